@@ -6,15 +6,14 @@ import (
 	"strconv"
 )
 
-// maxBad bounds the messages refused in a row, their bytes being bounded by one
-// message's size. Children do print other text on standard output, so each
-// good message sets the count back: a server that prints one line a call is
-// merely untidy.
+// maxBad bounds the messages refused in a row; their total size is bounded by MaxMessage.
+// Programs do print other text on standard output, so each good message resets the count: a
+// server that prints one line for each call is tolerated.
 const maxBad = 100
 
-// refused deals with a message that the strict parser did not accept. An answer
-// that can be told to belong to a call costs that call; anything else is
-// skipped and counted, until there is too much of it in a row.
+// refused handles a message that the strict parser did not accept. If it can be assigned to a
+// call as its answer, that call fails. Any other one is skipped and counted; the error says
+// that there were too many in a row.
 func (in *intake) refused(b []byte) error {
 	in.bad++
 	in.badSize += len(b)
@@ -33,8 +32,8 @@ func (in *intake) refused(b []byte) error {
 	return nil
 }
 
-// blame fails the call whose answer was refused: the one it names, or the only
-// one it can be.
+// blame fails the call whose answer was refused: the one that it names, or the only one in
+// flight.
 func (in *intake) blame(g guessed) {
 	if !g.answer {
 		return
@@ -48,16 +47,15 @@ func (in *intake) blame(g guessed) {
 	}
 }
 
-// guessed is what a refused message seems to have been.
+// guessed is what can be recognised in a refused message.
 type guessed struct {
 	message bool  // it has a jsonrpc member
 	answer  bool  // it has no method
 	id      int64 // its only id, 0 when there is none or several
 }
 
-// guess reads a refused message once more and forgivingly. Nothing of it is
-// used but the question whose answer it may have been, and a wrong guess costs
-// no more than a call of the same server.
+// guess parses a refused message again, leniently. The result is used only to find the call
+// whose answer it may have been, and a wrong guess costs at most a call of the same server.
 func guess(b []byte) guessed {
 	b = bytes.TrimLeft(b, " \t\r")
 	if len(b) == 0 || b[0] != '{' {

@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// call is one request in flight on a connection whose answers arrive on a shared
-// stream. It is the caller's mailbox: the reader of the stream adds events and
-// the reply and signals; the caller's own goroutine takes them out.
+// call is one request in flight on a connection whose answers arrive on a shared stream. The
+// reader of the stream adds events and the reply and signals; the caller's own goroutine
+// collects them.
 //
 // The goroutine that removes a call from the table owns its end: the reader that
 // found the answer, or the caller that gave up. This makes pooling calls safe.
@@ -19,7 +19,7 @@ type call struct {
 	id     int64
 	on     func(Event)
 	token  []byte // the client's progress token
-	logs   string // who hears log messages with it
+	logs   string // the client that receives log messages with it
 	listen bool   // a subscription: never taken for the one call in flight
 
 	events []Event // guarded by the table's lock
@@ -28,18 +28,19 @@ type call struct {
 	reply Reply // written before done is set
 	err   error // written before done is set
 	done  atomic.Bool
-	wake  chan struct{} // capacity 1; a ring may be stale, so the caller looks
+	wake  chan struct{} // capacity 1; a signal may be stale, so the caller checks
 
 	timer  *time.Timer
 	expire <-chan time.Time // the timer's channel, nil without a limit
 	idle   time.Duration    // longest silence, 0 without one
-	until  time.Time        // when the total time is over, zero without a limit; kept where there is idle
+	until  time.Time        // when the total time is over, zero without a limit; used only with idle
 	given  allowance        // the time that questions have given back
 }
 
 var calls = sync.Pool{New: func() any { return &call{wake: make(chan struct{}, 1)} }}
 
-// takeCall makes a call that may take limit in all, and may be silent for idle; 0: no bound.
+// takeCall makes a call that may take limit in total, and may be silent for idle; 0: no
+// bound.
 func takeCall(r *Request, on func(Event), limit, idle time.Duration) *call {
 	c := calls.Get().(*call)
 	c.on, c.token, c.logs, c.listen = on, r.ProgressToken, r.Logs, r.Method == methodListen
@@ -65,7 +66,7 @@ func (c *call) arm(d time.Duration) {
 	c.expire = c.timer.C
 }
 
-// heard begins the wait anew: the server has said something on behalf of the call.
+// heard restarts the limit of silence, because a message of the call has arrived.
 func (c *call) heard() {
 	if c.idle <= 0 {
 		return
@@ -77,7 +78,8 @@ func (c *call) heard() {
 	c.arm(max(d, 0))
 }
 
-// extended gives the call the time back that questions of the server took, when its time is over. False: there is none.
+// extended gives the call the time back that questions of the server took, after its limit
+// has passed. False: there is none.
 func (c *call) extended() bool {
 	d := c.given.more()
 	if d <= 0 {
@@ -90,7 +92,7 @@ func (c *call) extended() bool {
 	return true
 }
 
-// late is why the call's time is over.
+// late returns the error of a call whose limit has passed.
 func (c *call) late() error {
 	if c.idle > 0 && (c.until.IsZero() || time.Now().Before(c.until)) {
 		return errIdle
@@ -98,7 +100,7 @@ func (c *call) late() error {
 	return newFault(ErrTimeout, "")
 }
 
-// release gives the call back. The caller must own its end.
+// release returns the call to the pool. The caller must own its end.
 func (c *call) release() {
 	if c.expire != nil {
 		c.timer.Stop()
@@ -112,7 +114,7 @@ func (c *call) release() {
 	calls.Put(c)
 }
 
-// ring wakes the caller who waits on wake.
+// ring wakes the goroutine that waits on wake.
 func ring(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -120,9 +122,9 @@ func ring(wake chan<- struct{}) {
 	}
 }
 
-// finish ends the call. Once done is set the caller may be gone, and the call
-// reused: c is not touched any more, and a ring that comes then is stale, which
-// is harmless.
+// finish ends the call. Once done is set the caller may have returned, and the call may be
+// reused, so c is not touched afterwards. A signal that comes then is stale, which is
+// harmless.
 func (c *call) finish(r Reply, err error) {
 	wake := c.wake
 	c.reply, c.err = r, err
@@ -159,8 +161,8 @@ func (p *pending) add(c *call) error {
 	return nil
 }
 
-// take removes a call; nil when it is not in the table. issued tells an answer
-// that comes late from one to an id that never was.
+// take removes a call; nil: it is not in the table. issued distinguishes a late answer from
+// one with an id that was never used.
 func (p *pending) take(id int64) (c *call, issued bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,8 +181,8 @@ func (p *pending) remove(c *call) {
 	}
 }
 
-// sole is the id of the one call in flight, 0 when there is none or several.
-// Subscriptions do not count: what belongs to them says so.
+// sole returns the id of the only call in flight, 0 if there is none or several.
+// Subscriptions do not count, because their messages name them.
 func (p *pending) sole() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,8 +197,8 @@ func (p *pending) sole() int64 {
 	return 0
 }
 
-// token is the client's progress token of a call in flight, nil when the call
-// is over or its client gave none.
+// token returns the client's progress token of a call in flight, nil if the call is over or
+// the client gave none.
 func (p *pending) token(id int64) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,17 +208,17 @@ func (p *pending) token(id int64) []byte {
 	return nil
 }
 
-// offered is what became of an event that was offered to a call.
+// offered is the outcome of offering an event to a call.
 type offered uint8
 
 const (
 	taken   offered = iota + 1
 	absent          // no such call in flight
 	deaf            // the call has no receiver
-	crowded         // more waits than a mailbox holds
+	crowded         // too many events wait for the call
 )
 
-// offer puts an event into the mailbox of the call id.
+// offer adds an event to those that wait for the call id.
 func (p *pending) offer(id int64, ev Event) offered {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,8 +237,8 @@ func (p *pending) offer(id int64, ev Event) offered {
 	return taken
 }
 
-// offerLogs puts a log message into the mailbox of the oldest call of each client that
-// hears them, and reports whether there was one.
+// offerLogs offers a log message to the oldest call of each client that receives them, and
+// reports whether there was one.
 func (p *pending) offerLogs(ev Event) (offered bool) {
 	p.mu.Lock()
 	oldest := make(map[string]int64)
@@ -252,7 +254,7 @@ func (p *pending) offerLogs(ev Event) (offered bool) {
 	return len(oldest) > 0
 }
 
-// collect takes the events that wait for c.
+// collect removes and returns the events that wait for c.
 func (p *pending) collect(c *call) []Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -261,10 +263,9 @@ func (p *pending) collect(c *call) []Event {
 	return events
 }
 
-// stop ends the table, closes done and returns the calls that were in it, so that
-// their end can be reported. The first reason is kept; first reports whether this
-// one was. Both happen under the lock: a caller that the table refuses finds done
-// closed.
+// stop ends the table, closes done and returns the calls that were in it, so that they can be
+// failed. The first reason is kept; first reports whether this was the first. Both happen
+// under the lock, so that a caller that the table refuses finds done closed.
 func (p *pending) stop(end error, done chan struct{}) (broken map[int64]*call, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,15 +279,15 @@ func (p *pending) stop(end error, done chan struct{}) (broken map[int64]*call, f
 	return broken, true
 }
 
-// ended is the reason given to stop, nil before.
+// ended returns the reason given to stop, nil before.
 func (p *pending) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.end
 }
 
-// withToken replaces the progress token in params by the minted one, which is
-// the request's own id: unique on the connection, and of no use elsewhere.
+// withToken replaces the progress token in params by the request's own id, which is unique on
+// the connection and useless elsewhere.
 func withToken(params []byte, id int64) []byte {
 	return rawjson.SetIn(params, "_meta", rawjson.Edit{Key: "progressToken", Value: wire.IntID(id)})
 }

@@ -15,9 +15,10 @@ const (
 	lastOpen        = time.Minute
 )
 
-// circuit keeps calls from waiting for a server that cannot be reached: after some failures in a row to connect, calls
-// are refused at once for a while, and then one call is let through to see. Nothing counts but whether a connection
-// comes about, which no client has a hand in: what a call does to a server, costs that call.
+// circuit prevents calls from waiting for a server that cannot be reached. After several
+// failures in a row to connect, calls are refused at once for a while, and then one call is
+// let through as a probe. Only failures to connect count, because no client can cause them: a
+// failure of a call itself affects only that call.
 type circuit struct {
 	clean  atomic.Bool // no failure since the last success: the usual case needs no lock
 	change func(open bool, failures int, wait time.Duration)
@@ -26,10 +27,11 @@ type circuit struct {
 	failures int // in a row
 	pause    time.Duration
 	until    time.Time // open until then; zero: closed
-	probing  bool      // somebody has been let through to see
+	probing  bool      // a probe is under way
 }
 
-// enter lets a request through, or says how long the circuit stays open. done must be told how it went.
+// enter lets a request through, or returns how long the circuit stays open. done must get the
+// outcome.
 func (c *circuit) enter() (probe bool, wait time.Duration) {
 	if c.clean.Load() {
 		return false, 0
@@ -53,11 +55,11 @@ func (c *circuit) enter() (probe bool, wait time.Duration) {
 func (c *circuit) done(probe bool, ctx context.Context, err error) {
 	connecting := err != nil && isConnecting(err)
 	switch {
-	case err == nil || !connecting && ctx.Err() == nil: // it was connected, whatever came then
+	case err == nil || !connecting && ctx.Err() == nil: // it was connected; later errors do not matter
 		if !c.clean.Load() {
 			c.closed()
 		}
-	case errors.Is(ctx.Err(), context.Canceled) || !connecting: // the caller's own doing shows nothing
+	case errors.Is(ctx.Err(), context.Canceled) || !connecting: // the caller gave up, which shows nothing about the server
 		if probe {
 			c.mu.Lock()
 			c.probing = false
@@ -98,8 +100,9 @@ func (c *circuit) failed(probe bool, now time.Time) {
 	}
 }
 
-// open returns the state of the circuit: the failures in a row, for how long it still refuses requests, and whether it is
-// open. An open circuit without a wait lets the next request through to see.
+// open returns the state of the circuit: the failures in a row, how long it still refuses
+// requests, and whether it is open. An open circuit without a wait lets the next request
+// through as a probe.
 func (c *circuit) open(now time.Time) (failures int, wait time.Duration, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// Counts is what a server sent that had no receiver, since the daemon started.
+// Counts counts the messages of a server that had no receiver, since the daemon started.
 type Counts struct {
 	Garbage    int64 `json:"garbage"`    // lines or events that are no JSON-RPC message
 	Unknown    int64 `json:"unknown"`    // answers to an id that was never issued
-	Late       int64 `json:"late"`       // answers to a call that had ended, second answers among them
-	Stray      int64 `json:"stray"`      // progress and subscription messages of no call in flight
+	Late       int64 `json:"late"`       // answers to a call that had ended, including second answers
+	Stray      int64 `json:"stray"`      // progress and subscription messages for no call in flight
 	Violations int64 `json:"violations"` // messages that the era forbids, and invalid JSON-RPC
-	Dropped    int64 `json:"dropped"`    // events beyond the bounds of a mailbox
+	Dropped    int64 `json:"dropped"`    // events beyond the bounds of a queue, and messages that are too large
 }
 
 type counters struct {

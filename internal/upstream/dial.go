@@ -9,16 +9,16 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// DialLegacy opens a connection with the handshake of the legacy era:
-// initialize with initParams as given, then notifications/initialized. The
-// result is the server's, as it came. on receives what no call owns, one event
-// after the other, and not before the handshake is done.
+// DialLegacy opens a connection with the handshake of the legacy era: initialize with
+// initParams unchanged, then notifications/initialized. The result is the server's,
+// unchanged. on receives the messages that belong to no call, one after the other, and not
+// before the handshake is done.
 //
-// A server of kind http that refuses the POST in a way that old servers do is
-// tried as HTTP+SSE.
+// A server of kind http that refuses the POST in the way of an old server is tried with
+// HTTP+SSE.
 //
-// ErrEra: the server refused initialize (errors.As finds its *wire.Error), or
-// negotiated a revision that is no known legacy one.
+// ErrEra: the server refused initialize (errors.As finds its *wire.Error), or negotiated a
+// revision that is not a known legacy one.
 func (s *Server) DialLegacy(ctx context.Context, initParams []byte, on func(Event)) (Conn, []byte, error) {
 	limited, cancel := context.WithTimeout(ctx, s.def.dialLimit())
 	defer cancel()
@@ -50,12 +50,12 @@ func (s *Server) dialLegacy(ctx context.Context, initParams []byte, on func(Even
 	return c, result, errEvents
 }
 
-// DialModern opens a connection of the modern era with server/discover, whose
-// params are {"_meta": meta}. The result is the server's, as it came.
+// DialModern opens a connection of the modern era with server/discover, whose params are
+// {"_meta": meta}. The result is the server's, unchanged.
 //
-// ErrEra: the server does not know the modern era, or no modern revision that
-// is known here; a child has been stopped by then. Where the era is not known,
-// DialEither starts a child once. Other errors leave the era open.
+// ErrEra: the server does not know the modern era, or no modern revision that is known here;
+// its process is then stopped. If the era is not known, DialEither starts the process only
+// once. After other errors the era is still unknown.
 func (s *Server) DialModern(ctx context.Context, meta []byte, on func(Event)) (Conn, []byte, error) {
 	switch s.def.Kind {
 	case KindStdio:
@@ -73,8 +73,7 @@ func (s *Server) legacyStdio(ctx context.Context, initParams []byte, on func(Eve
 	}
 	result, err := c.initialize(ctx, initParams)
 	if err != nil {
-		// A server of the other era is no broken one: the next attempt follows
-		// at once.
+		// A server of the other era is not faulty: the next attempt may follow at once.
 		if !isContext(err) && !errors.Is(err, ErrEra) {
 			c.noteEnd(err)
 		}
@@ -102,7 +101,7 @@ func (s *stream) initialize(ctx context.Context, initParams []byte) ([]byte, err
 	return reply.Result, nil
 }
 
-// negotiated is the revision that the answer to initialize settles.
+// negotiated returns the revision that the answer to initialize selects.
 func negotiated(reply Reply) (string, error) {
 	if reply.Error != nil {
 		return "", &fault{kind: ErrEra, reason: "initialize was refused", reply: reply.Error}
@@ -149,7 +148,7 @@ func (c *stdioConn) discovered(ctx context.Context, meta []byte) ([]byte, error)
 
 const endedOnDiscover = "the server ended on server/discover"
 
-// settle makes a child whose handshake is done the connection of its owner.
+// settle makes a child whose handshake is done usable for the owner of the connection.
 func (c *stdioConn) settle() {
 	c.worked.Store(true)
 	c.quiet.Store(false)
@@ -160,8 +159,8 @@ func discover(meta []byte) *Request {
 	return &Request{Method: methodDiscover, Params: rawjson.Set(nil, rawjson.Edit{Key: "_meta", Value: meta})}
 }
 
-// judgeDiscovery reads the era of a server from its answer to server/discover.
-// nil: the server is modern, in a revision known here.
+// judgeDiscovery determines the era of a server from its answer to server/discover. nil: the
+// server is modern, in a revision known here.
 func judgeDiscovery(reply Reply) error {
 	if e := reply.Error; e != nil {
 		switch e.Code {
@@ -180,9 +179,9 @@ func judgeDiscovery(reply Reply) error {
 	return newFault(ErrEra, "no modern revision in common")
 }
 
-// unsupported judges the refusal of a server that names its revisions (2026-07-28
-// Versioning). One that names none known here is not tried with the handshake, which
-// it does not have either.
+// unsupported classifies the refusal of a server that names its revisions (2026-07-28
+// Versioning). If it names only unknown ones, initialize is not tried, because it would fail
+// as well.
 func unsupported(e *wire.Error) error {
 	named := false
 	for raw := range wire.Elements(wire.Get(e.Data, "supported")) {

@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// Greeting is what a server said at the start of a connection.
+// Greeting is the outcome of the handshake of a connection.
 type Greeting struct {
-	Result []byte // InitializeResult or DiscoverResult, as it came
-	Modern bool   // the era that was settled
+	Result []byte // InitializeResult or DiscoverResult, unchanged
+	Modern bool   // the era of the connection
 	// Only: the server has refused the other era.
 	Only bool
 }
 
-// DialEither starts the program of a stdio server once, and settles the era with that
-// process: with server/discover or initialize, whichever modern says, and with the
-// other where the server refuses the first. A program that has not said anything for
-// ProbeTimeout is asked both, because a server may ignore what it does not know, and is
-// not ended for it: it may still be installed. on is as for DialLegacy.
+// DialEither starts the program of a stdio server once, and finds out the era with that
+// process. It sends server/discover first if modern is set, otherwise initialize, and the
+// other one if the server refuses the first. If server/discover gets no answer within
+// ProbeTimeout, initialize is sent too, because a server may ignore an unknown method. The
+// program is not ended for its silence, because it may still be installing itself. on is as
+// for DialLegacy.
 //
 // A program that ends on server/discover is started once more, for initialize.
 // ErrEra: it refused both.
@@ -54,7 +55,7 @@ type either struct {
 	meta, init []byte
 }
 
-// handshake is the outcome of one of the two.
+// handshake is the outcome of server/discover or initialize.
 type handshake struct {
 	result []byte
 	err    error
@@ -75,8 +76,8 @@ func (e either) negotiate(ctx context.Context, modern bool) (Greeting, error) {
 	return Greeting{Result: result, Modern: true, Only: true}, nil
 }
 
-// initialized makes the legacy handshake. From then on the child's end may be due to
-// what the client says in it.
+// initialized makes the legacy handshake. From then on the client's params may be the cause
+// if the child ends.
 func (e either) initialized(ctx context.Context) ([]byte, error) {
 	e.conn.modern.Store(false)
 	e.conn.quiet.Store(false)
@@ -111,8 +112,8 @@ func (e either) modernFirst(ctx context.Context) (Greeting, error) {
 	return e.both(ctx, found)
 }
 
-// both asks for the legacy handshake beside server/discover. Where the server answers
-// both, it is in the era of the handshake: that came last.
+// both sends initialize while server/discover is unanswered. If the server answers both, the
+// connection is legacy, because initialize came last.
 func (e either) both(ctx context.Context, found <-chan handshake) (Greeting, error) {
 	made := begin(func() ([]byte, error) { return e.initialized(ctx) })
 	h := <-made

@@ -12,25 +12,25 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// The kinds of failure, from the caller's point of view. Every error of this
-// package wraps exactly one of them, unless it is the error of the caller's own
-// context. Their texts are for the operator's log.
+// Kinds of failure, from the caller's point of view. Every error of this package wraps
+// exactly one of them, unless it is the error of the caller's own context. Their texts are
+// for the operator's log.
 var (
-	ErrNotSent  = errors.New("request not sent")                   // certainly never reached the server: safe to repeat
+	ErrNotSent  = errors.New("request not sent")                   // it certainly never reached the server: safe to repeat
 	ErrLost     = errors.New("connection to the server lost")      // the call may have run
 	ErrSession  = errors.New("the server forgot the session")      // HTTP 404: not run
 	ErrEra      = errors.New("the server does not speak this era") // the handshake of this era failed
 	ErrBusy     = errors.New("no child process to spare")          // the cap on children
 	ErrStreams  = errors.New("no stream to spare")                 // Definition.MaxStreams
-	ErrProtocol = errors.New("the server broke the protocol")      // its answer makes no sense
+	ErrProtocol = errors.New("the server broke the protocol")      // its answer is invalid
 	ErrTooLarge = errors.New("message from the server too large")  // beyond Definition.MaxMessage
 	ErrTimeout  = errors.New("the server did not answer in time")  // the call may have run
-	ErrOpen     = errors.New("the server cannot be reached")       // and was not tried: see RetryAfter
-	ErrSignIn   = errors.New("the server wants a sign-in")         // a person has to come first: not run
+	ErrOpen     = errors.New("the server cannot be reached")       // it was not tried: see RetryAfter
+	ErrSignIn   = errors.New("the server wants a sign-in")         // a person has to sign in first: not run
 )
 
-// fault is an error of this package: its kind is one of the sentinels, its
-// reason constant operator text, reply the server's refusal where there was one.
+// fault is an error of this package. Its kind is one of these errors, its reason constant
+// text for the operator, and reply the server's refusal if there was one.
 type fault struct {
 	kind   error
 	reason string
@@ -38,10 +38,10 @@ type fault struct {
 	reply  *wire.Error // nil when there is none
 	status int         // HTTP status of the refusal, 0 when there is none
 
-	retry time.Duration // before which there is no point in another attempt, 0 when that is unknown
+	retry time.Duration // how long another attempt is pointless, 0 if that is unknown
 }
 
-// RetryAfter is how long there is no point in another attempt, 0 when err does not say.
+// RetryAfter returns how long another attempt is pointless, 0 if err does not say.
 func RetryAfter(err error) time.Duration {
 	var f *fault
 	if !errors.As(err, &f) {
@@ -50,8 +50,8 @@ func RetryAfter(err error) time.Duration {
 	return f.retry
 }
 
-// Error names kind and reason. The message of a JSON-RPC error is the server's
-// own words and stays out; its code is told.
+// Error names kind and reason. Of a JSON-RPC error it includes only the code, because the
+// message is the server's text.
 func (f *fault) Error() string {
 	text := f.kind.Error()
 	if f.reason != "" {
@@ -89,9 +89,8 @@ func newFaultf(kind error, reason string, cause error) error {
 	return &fault{kind: kind, reason: reason, cause: cause}
 }
 
-// unsent turns the end of a connection into the error of a call that came too
-// late for it. A forgotten session stays one, so that the caller opens a new
-// one; everything else is a call that was not sent.
+// unsent makes the error of a call that is made after the end of a connection. A lost session
+// stays ErrSession, so that the caller opens a new one; every other end is ErrNotSent.
 func unsent(end error) error {
 	if errors.Is(end, ErrSession) {
 		return newFault(ErrSession, "the session ended earlier")
@@ -106,9 +105,8 @@ func isContext(err error) bool {
 
 var errClosed = newFault(ErrLost, "the connection was closed here")
 
-// netFault classifies an error of an exchange made under ctx, which comes from
-// the caller's context parent. A request that was not provably unsent counts as
-// lost.
+// netFault classifies an error of an exchange made under ctx, which is derived from the
+// caller's context parent. A request that may have been sent counts as lost.
 func netFault(parent, ctx context.Context, err error) error {
 	var f *fault
 	var timeout net.Error
@@ -129,8 +127,8 @@ func netFault(parent, ctx context.Context, err error) error {
 	return newFaultf(ErrLost, "talking to the server", err)
 }
 
-// isConnecting reports an error that came before there was a connection to send
-// anything on.
+// isConnecting reports whether an error came before a connection existed on which anything
+// could be sent.
 func isConnecting(err error) bool {
 	var dial *net.OpError
 	var certificate *tls.CertificateVerificationError
@@ -142,7 +140,7 @@ func isConnecting(err error) bool {
 	if errors.As(err, &dial) {
 		return dial.Op == "dial"
 	}
-	// No limit but that of the TLS handshake runs in the transport.
+	// Apart from contexts, only the TLS handshake has a limit in the transport.
 	var late net.Error
 	return errors.As(err, &late) && late.Timeout() && !isContext(err)
 }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// hold stops the clocks of a connection's calls while the server waits for the
-// answer to a question: a person may take longer than a call. Which call asked is
-// not known on a stream, so that all calls of the connection are held.
+// hold stops the clocks of a connection's calls while the server waits for the answer to a
+// question, because a person may take longer than a call. A stream does not tell which call
+// asked, so all calls of the connection are held.
 //
-// Its limit is the time that the owner of the connection allows for an answer.
+// The owner of the connection limits the time for an answer.
 type hold struct {
 	mu    sync.Mutex
 	open  map[string]bool // raw ids of questions
-	since time.Time       // of the first open question
-	total time.Duration   // of what is over
+	since time.Time       // when the first open question came
+	total time.Duration   // of earlier periods
 }
 
 func (h *hold) asked(id string) {
@@ -41,8 +41,8 @@ func (h *hold) answered(id string) {
 	}
 }
 
-// held is how long the clocks have stood still since the connection began, and
-// whether they do now.
+// held returns how long the clocks have been stopped since the connection began, and whether
+// they are stopped now.
 func (h *hold) held() (total time.Duration, now bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,14 +52,14 @@ func (h *hold) held() (total time.Duration, now bool) {
 	return h.total + time.Since(h.since), true
 }
 
-// heldCheck is how often a call whose time is over looks whether a question has
-// been answered.
+// heldCheck is the interval at which a call whose limit has passed checks whether the
+// question has been answered.
 const heldCheck = 100 * time.Millisecond
 
 // allowance is the time that one call gets back for questions.
 type allowance struct {
 	hold *hold
-	used time.Duration // of the hold's total
+	used time.Duration // part of the hold's total
 }
 
 func (h *hold) begin() allowance {
@@ -67,7 +67,7 @@ func (h *hold) begin() allowance {
 	return allowance{h, total}
 }
 
-// more returns the time that a call has left beyond its limit, 0 for none.
+// more returns the time that a call gets beyond its limit, 0 for none.
 func (a *allowance) more() time.Duration {
 	if a.hold == nil {
 		return 0

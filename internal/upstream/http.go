@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Header names, in the form in which http.Header keeps them.
+// Header names, in their canonical form.
 const (
 	headerSession   = "Mcp-Session-Id"
 	headerVersion   = "Mcp-Protocol-Version"
@@ -31,15 +31,15 @@ const (
 	mediaEvents = "text/event-stream"
 )
 
-// maxSessionID bounds the session id of a server, in bytes: some put a token
-// there.
+// maxSessionID bounds the session id of a server, in bytes. Some servers use a token as the
+// id.
 const maxSessionID = 4096
 
-// httpConn speaks Streamable HTTP. In the legacy era it is one session; in the
-// modern era nothing but the headers that all its requests share.
+// httpConn speaks Streamable HTTP. In the legacy era it is one session; in the modern era it
+// is only the headers that all its requests share.
 //
-// The goroutine that calls reads the answer itself: there is no hand-over and
-// no copy of a result.
+// The goroutine that calls reads the answer itself, so a result is neither passed to another
+// goroutine nor copied.
 type httpConn struct {
 	srv    *Server
 	modern bool
@@ -47,10 +47,10 @@ type httpConn struct {
 	ids    atomic.Int64
 	hold   hold
 	events outlet // to the owner of the connection
-	own    outlet // what the connection answers itself
+	own    outlet // answers what the server asks of the connection itself
 	heard  func() // called when an answer begins; set during a probe only
 
-	ctx    context.Context // of what runs in the background
+	ctx    context.Context // of the background work
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
@@ -61,8 +61,8 @@ type httpConn struct {
 	after     []func() // called when done is closed
 }
 
-// identity is what every request of a connection carries. It is replaced, never
-// changed: requests share the header map.
+// identity holds what every request of a connection carries. It is replaced, never changed,
+// because requests share the header map.
 type identity struct {
 	request *http.Request // the template of a POST
 	session string        // as the server gave it, "" for none
@@ -78,7 +78,7 @@ func (s *Server) newHTTP(modern bool, on func(Event)) *httpConn {
 	return c
 }
 
-// become sets what the requests from now on carry.
+// become sets what later requests carry.
 func (c *httpConn) become(session, version string) {
 	h := c.srv.header()
 	h["Content-Type"] = []string{mediaJSON}
@@ -92,14 +92,14 @@ func (c *httpConn) become(session, version string) {
 	c.who.Store(&identity{request: c.srv.newRequest(http.MethodPost, h), session: session, version: version})
 }
 
-// header is what every request to this server carries: its own credential and
-// our name.
+// header returns what every request to this server carries: the configured headers and
+// Doorward's User-Agent.
 func (s *Server) header() http.Header {
 	h := make(http.Header, len(s.def.Headers)+8)
 	for name, values := range s.def.Headers {
 		h[http.CanonicalHeaderKey(name)] = values
 	}
-	// Accept-Encoding is ours because bodies are read as they come.
+	// Accept-Encoding is removed because bodies are read without decoding.
 	for _, ours := range []string{headerSession, headerVersion, headerMethod, headerName, headerLastEvent, "Accept-Encoding"} {
 		delete(h, ours)
 	}
@@ -109,8 +109,8 @@ func (s *Server) header() http.Header {
 	return h
 }
 
-// newRequest is a request without body to the configured URL. Requests made
-// from it by WithContext spare the parsing of the URL.
+// newRequest returns a request without body to the configured URL. Requests made from it by
+// WithContext need not parse the URL again.
 func (s *Server) newRequest(method string, h http.Header) *http.Request {
 	return &http.Request{
 		Method: method, URL: s.url, Host: s.url.Host, Header: h,
@@ -118,8 +118,8 @@ func (s *Server) newRequest(method string, h http.Header) *http.Request {
 	}
 }
 
-// post sends body with the header, nil for that of the connection. It goes to
-// the transport directly: there are no redirects to follow, and no cookies.
+// post sends body with the header, nil for that of the connection. It uses the transport
+// directly: there are no redirects to follow, and no cookies.
 func (c *httpConn) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
 	return c.srv.send(c.who.Load().request.WithContext(ctx), body, header)
 }
@@ -130,8 +130,8 @@ func (s *Server) send(req *http.Request, body []byte, header http.Header) (*http
 	}
 	req.ContentLength = int64(len(body))
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	// With this the transport repeats a request of which nothing was written,
-	// because the server had just closed an idle connection.
+	// With GetBody the transport repeats a request of which nothing was written, because the
+	// server had just closed an idle connection.
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	return s.roundTrip(req)
 }
@@ -154,7 +154,7 @@ func (c *httpConn) Answer(ctx context.Context, id wire.ID, r Reply) error {
 	return c.tell(ctx, appendAnswer(nil, id, r), nil)
 }
 
-// tell sends a message that has no answer but the status.
+// tell sends a message that has only a status as its answer.
 func (c *httpConn) tell(ctx context.Context, body []byte, header http.Header) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -177,11 +177,11 @@ func (c *httpConn) tell(ctx context.Context, body []byte, header http.Header) er
 		_, err := c.refused(resp, "", 0)
 		return err
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be used again; nothing is wanted of it
+	_, _ = io.CopyN(io.Discard, resp.Body, 4096) // so that the connection can be used again; the content is ignored
 	return nil
 }
 
-// checkSession holds the server to the session id it gave.
+// checkSession fails the connection if the server changes the session id.
 func (c *httpConn) checkSession(resp *http.Response) error {
 	given := resp.Header[headerSession]
 	if c.modern || len(given) == 0 || len(given) == 1 && given[0] == c.who.Load().session {
@@ -205,8 +205,8 @@ func (c *httpConn) adopt(resp *http.Response) error {
 	return nil
 }
 
-// isSessionID: visible ASCII and not too long (2025-11-25 Transports, "Session
-// Management").
+// isSessionID reports whether an id is visible ASCII and not too long (2025-11-25 Transports,
+// "Session Management").
 func isSessionID(id string) bool {
 	if id == "" || len(id) > maxSessionID {
 		return false
@@ -217,8 +217,7 @@ func isSessionID(id string) bool {
 // Done implements Conn.
 func (c *httpConn) Done() <-chan struct{} { return c.done }
 
-// AfterDone calls f when Done is closed, at once if it is. A session has no goroutine that
-// waits for that.
+// AfterDone calls f when Done is closed, at once if it is. No goroutine waits for that.
 func (c *httpConn) AfterDone(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -249,8 +248,8 @@ func (c *httpConn) Err() error {
 	return c.end
 }
 
-// fail marks the connection as over. Calls in flight go on: each learns its own
-// fate from the server.
+// fail marks the connection as over. Calls in flight continue, and each gets its own answer
+// or error.
 func (c *httpConn) fail(end error) {
 	if c.finish(end) {
 		c.srv.log.Warn("server connection broke", slog.Any("reason", end), slog.Any("counts", c.srv.Counts()))
@@ -258,7 +257,7 @@ func (c *httpConn) fail(end error) {
 	}
 }
 
-// finish stops what runs in the background; false when that was done before.
+// finish stops the background work; false: it was stopped before.
 func (c *httpConn) finish(end error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,8 +289,8 @@ func (c *httpConn) Close() {
 	}
 }
 
-// deleteSession tells the server that the session is over. Whether it minds is
-// its own affair: 405 is allowed.
+// deleteSession tells the server that the session is over. A refusal is ignored: 405 is
+// allowed.
 func (c *httpConn) deleteSession() {
 	defer c.over()
 	ctx, cancel := context.WithTimeout(context.Background(), sideLimit)
@@ -318,9 +317,9 @@ func (c *httpConn) answerOwn(ev Event) {
 	}
 }
 
-// modernHeader is the header of one modern request: what the body says, said
-// again (Streamable HTTP, "Standard Headers"), and the client's Mcp-Param-*.
-// Nothing else of the client's gets in.
+// modernHeader returns the header of one modern request: the values that repeat the body
+// (Streamable HTTP, "Standard Headers"), and the client's Mcp-Param-*. No other header of the
+// client is used.
 func (c *httpConn) modernHeader(method string, params []byte, extra http.Header) http.Header {
 	base := c.who.Load().request.Header
 	h := make(http.Header, len(base)+len(extra)+3)

@@ -23,17 +23,17 @@ type httpCall struct {
 	on       func(Event)
 	id       int64
 	parent   context.Context // the caller's
-	ctx      context.Context // the caller's until the answer, the limit of the call, and Close
+	ctx      context.Context // ends with the caller's until the answer, at the limit of the call, and at Close
 	cancel   context.CancelFunc
-	apart    func() bool // parts ctx from the caller's
-	draining bool        // cancel belongs to who drains the stream
-	idle     atomic.Bool // nothing came for too long
+	apart    func() bool // separates ctx from the caller's
+	draining bool        // cancel belongs to the goroutine that drains the stream
+	idle     atomic.Bool // it was silent for too long
 	timer    *time.Timer // of the limit of a legacy call; guarded by the connection's lock
-	given    allowance   // of the limit; the timer's alone
-	quiet    allowance   // of the silence; its timer's alone
+	given    allowance   // extends the limit; used only by its timer
+	quiet    allowance   // extends the limit of silence; used only by its timer
 
 	lastEvent string        // id of the last event that had one
-	retry     time.Duration // the server's wish before a new attempt
+	retry     time.Duration // pause before a new attempt, as the server wants it
 	resumes   int           // attempts to resume that brought nothing new
 	bad       int           // refused messages
 }
@@ -61,7 +61,7 @@ func (c *httpConn) Call(ctx context.Context, r *Request, on func(Event)) (Reply,
 	return reply, nil
 }
 
-// begin enters the call among those that Close cuts off.
+// begin adds the call to those that Close cancels, and starts its limit.
 func (x *httpCall) begin() error {
 	c := x.c
 	x.id = c.ids.Add(1)
@@ -84,9 +84,9 @@ func (x *httpCall) begin() error {
 	return nil
 }
 
-// start makes the context of the call. It ends with the caller's only until the answer is there: the caller then leaves, and
-// the rest of the stream still has to be read, or its connection is lost. A modern server asks nothing while it works, so that
-// its limit never moves.
+// start makes the context of the call. It is bound to the caller's context only until the
+// answer has arrived: afterwards the rest of the stream still has to be read, or its
+// connection is lost. A modern server asks nothing while it works, so its limit is fixed.
 func (x *httpCall) start(limit time.Duration) (end context.CancelCauseFunc) {
 	base := context.WithoutCancel(x.parent)
 	if limit > 0 && x.c.modern {
@@ -101,7 +101,7 @@ func (x *httpCall) start(limit time.Duration) (end context.CancelCauseFunc) {
 	return end
 }
 
-// expired ends the call with its limit, or gives it the time back that questions took.
+// expired ends the call at its limit, or extends it by the time that questions took.
 func (x *httpCall) expired(end context.CancelCauseFunc) {
 	more := x.given.more()
 	if more <= 0 {
@@ -128,14 +128,15 @@ func (x *httpCall) leave() {
 	}
 }
 
-// bound bounds the silence of an answer, where the call's total time does not.
+// bound limits the silence of an answer, if the call's total time does not.
 func (x *httpCall) bound(resp *http.Response) {
 	if d := x.c.srv.def.silence(x.r.Method); d > 0 {
 		resp.Body = watch(resp.Body, d, x.fellSilent)
 	}
 }
 
-// fellSilent ends a call on whose stream nothing has come for too long, questions apart.
+// fellSilent ends a call whose stream was silent for too long, not counting the time of
+// questions.
 func (x *httpCall) fellSilent() time.Duration {
 	if more := x.quiet.more(); more > 0 {
 		return more
@@ -145,7 +146,7 @@ func (x *httpCall) fellSilent() time.Duration {
 	return 0
 }
 
-// message is the body, and in the modern era the header that repeats it.
+// message returns the body, and in the modern era the header that repeats it.
 func (x *httpCall) message() (body []byte, header http.Header) {
 	params := x.r.Params
 	if x.r.ProgressToken != nil {
@@ -210,8 +211,8 @@ func (x *httpCall) single(resp *http.Response) (Reply, error) {
 	return reply, nil
 }
 
-// take reads what the server sent on behalf of this call: one message, or in
-// revision 2025-03-26 several. body is not used again by anybody else.
+// take reads what the server sent on behalf of this call: one message, or in revision
+// 2025-03-26 several. body belongs to the call.
 func (x *httpCall) take(body []byte) (reply Reply, answered bool, err error) {
 	if !x.c.modern && x.c.who.Load().version == protocol.V20250326 && isArray(body) {
 		messages, _, err := wire.ParseBatch(body, wire.FromServer)
@@ -240,8 +241,7 @@ func (x *httpCall) garbled() error {
 	return newFault(ErrProtocol, "the answer is not valid JSON-RPC")
 }
 
-// route brings a message to its place, and reports whether it is the answer to
-// this call.
+// route passes a message to its receiver, and reports whether it is the answer to this call.
 func (x *httpCall) route(m wire.Message) (answered bool) {
 	if m.Kind != wire.Response {
 		x.told(m)
@@ -259,7 +259,7 @@ func (x *httpCall) route(m wire.Message) (answered bool) {
 	return false
 }
 
-// told hands on what the server says while it works on this call.
+// told passes on a message of the server during this call.
 func (x *httpCall) told(m wire.Message) {
 	counts := &x.c.srv.counts
 	switch {
@@ -280,7 +280,8 @@ func (x *httpCall) told(m wire.Message) {
 	}
 }
 
-// noteQuestion stops the clocks for a question of the server, and lets them go on when it is withdrawn.
+// noteQuestion stops the clocks for a question of the server, and restarts them when it is
+// withdrawn.
 func (c *httpConn) noteQuestion(m wire.Message) {
 	switch {
 	case m.Kind == wire.Request:
@@ -298,8 +299,8 @@ func (x *httpCall) give(ev Event) {
 	x.c.give(ev)
 }
 
-// give hands an event to the owner of the connection. An event that cannot be
-// delivered is counted, and refused if it wants an answer.
+// give passes an event to the owner of the connection. An event that cannot be delivered is
+// counted, and refused if it needs an answer.
 func (c *httpConn) give(ev Event) {
 	if c.events.push(ev) {
 		return
@@ -317,8 +318,8 @@ func (c *httpConn) answerLater(ev Event) {
 	}
 }
 
-// failed classifies an error of the exchange, and tells a legacy server that the
-// call was given up. In the modern era the closed stream says so.
+// failed classifies an error of the exchange, and tells a legacy server that the call was
+// given up. A modern server sees the closed stream.
 func (x *httpCall) failed(err error) error {
 	ended := x.ctx.Err() != nil || errors.Is(err, errFirstByte)
 	err = netFault(x.parent, x.ctx, err)
@@ -339,7 +340,7 @@ func (c *httpConn) sendCancelled(id int64) {
 	}
 }
 
-// isMedia compares the type of a response without its parameters.
+// isMedia compares the media type of a response without its parameters.
 func isMedia(resp *http.Response, want string) bool {
 	v := resp.Header["Content-Type"]
 	if len(v) == 0 {
@@ -349,12 +350,12 @@ func isMedia(resp *http.Response, want string) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), want)
 }
 
-// trusted is how much of an announced length is believed before it has come, in
-// bytes.
+// trusted bounds the buffer that is allocated for an announced length before the body
+// arrives, in bytes.
 const trusted = 1 << 20
 
-// readBody reads a whole body of at most max bytes, in one piece of the right
-// size where its length is announced.
+// readBody reads a whole body of at most max bytes, into one buffer of the right size if its
+// length is announced.
 func readBody(resp *http.Response, max int) ([]byte, error) {
 	length := resp.ContentLength
 	if length > int64(max) {
@@ -382,9 +383,9 @@ func readBody(resp *http.Response, max int) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// drainHTTP2 reads the end of a body whose length was known. HTTP/1 reports it
-// with the last byte; in HTTP/2 closing without having seen it resets the
-// stream, which some servers hold against a client.
+// drainHTTP2 reads the end of a body whose length was known. HTTP/1 reports it with the last
+// byte; in HTTP/2, closing before it was read resets the stream, which some servers count as
+// misbehaviour.
 func drainHTTP2(resp *http.Response) {
 	if resp.ProtoMajor >= 2 {
 		var b [1]byte

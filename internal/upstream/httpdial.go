@@ -36,10 +36,10 @@ func (c *httpConn) initialize(ctx context.Context, initParams []byte) ([]byte, e
 	return reply.Result, nil
 }
 
-// modernHTTP probes the era of a server with server/discover (Versioning,
-// "Discovery"). The connection it returns holds nothing open. A server that
-// accepts the request and does not answer is a legacy server that does not know
-// the method. A server that does not accept the request leaves its era open.
+// modernHTTP probes the era of a server with server/discover (Versioning, "Discovery"). The
+// connection that it returns keeps nothing open. A server that begins an answer and does not
+// complete it is a legacy server that does not know the method. A server that begins no
+// answer leaves its era unknown.
 func (s *Server) modernHTTP(ctx context.Context, meta []byte, on func(Event)) (Conn, []byte, error) {
 	probe, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,9 +72,9 @@ func (s *Server) modernHTTP(ctx context.Context, meta []byte, on func(Event)) (C
 	return c, reply.Result, nil
 }
 
-// isForeign reports an answer that no modern server gives: any 4xx but those
-// about credentials and load, and anything else that is not JSON-RPC with a
-// 2xx.
+// isForeign reports whether an error is an answer that no modern server gives: a 4xx status
+// other than those about credentials and load, or a 2xx without JSON-RPC. A redirect is not
+// one.
 func isForeign(err error) bool {
 	var f *fault
 	if !errors.As(err, &f) || f.kind != ErrProtocol {

@@ -13,22 +13,22 @@ import (
 // Resumption of a broken stream (2025-11-25 Transports, "Resumability and
 // Redelivery"; SEP-1699, where servers end streams on purpose).
 const (
-	defaultRetry = time.Second            // where the server names no time
-	minRetry     = 100 * time.Millisecond // whatever it names
+	defaultRetry = time.Second            // if the server names no time
+	minRetry     = 100 * time.Millisecond // lower bound of the time that it names
 	maxRetry     = time.Minute
-	maxResumes   = 10   // attempts in a row that brought nothing new
-	maxEventID   = 1024 // bytes; a longer id is not remembered
+	maxResumes   = 10   // attempts in a row without a new event
+	maxEventID   = 1024 // bytes; a longer id is ignored
 )
 
-// After the answer the end of its stream is awaited in the background, within
-// these bounds, so that the connection can be used again.
+// Bounds for reading a stream to its end in the background after the answer, so that the
+// connection can be used again.
 const (
 	drainTime  = time.Second
 	drainBytes = 64 << 10
 )
 
-// stream reads the answer from an event stream, through resumption if the
-// stream breaks and the server's events can be resumed.
+// stream reads the answer from an event stream. If the stream breaks, it is resumed if the
+// server supports that.
 func (x *httpCall) stream(resp *http.Response) (Reply, error) {
 	for {
 		reply, broken, err := x.follow(resp)
@@ -41,8 +41,8 @@ func (x *httpCall) stream(resp *http.Response) (Reply, error) {
 	}
 }
 
-// follow reads one stream to the answer, or to where it breaks; err then says
-// how. It does with the body what there is to do.
+// follow reads one stream until the answer, or until it breaks; err then says how. It closes
+// the body, or leaves it to drain.
 func (x *httpCall) follow(resp *http.Response) (reply Reply, broken bool, err error) {
 	answered := false
 	defer func() {
@@ -74,7 +74,7 @@ func (x *httpCall) follow(resp *http.Response) (reply Reply, broken bool, err er
 	}
 }
 
-// streamFault says what the end of an event stream means to who waits for more.
+// streamFault returns the error for a stream that ended before the answer.
 func streamFault(err error) error {
 	switch {
 	case errors.Is(err, sse.ErrTooLarge):
@@ -89,8 +89,8 @@ func isMessage(ev sse.Event) bool {
 	return len(ev.Data) > 0 && (ev.Name == "" || ev.Name == "message")
 }
 
-// excuse decides what a refused message costs: the call if it may have been the
-// answer, otherwise nothing until there is too much of it.
+// excuse decides whether a refused message fails the call: it does if it may have been the
+// answer, or if there were too many.
 func (x *httpCall) excuse(data []byte, err error) error {
 	g := guess(data)
 	if g.answer && g.message && (g.id == 0 || g.id == x.id) {
@@ -102,7 +102,7 @@ func (x *httpCall) excuse(data []byte, err error) error {
 	return nil
 }
 
-// note remembers what a later resumption needs.
+// note keeps what a later resumption needs.
 func (x *httpCall) note(ev sse.Event) {
 	if ev.HasID && ev.ID != x.lastEvent {
 		x.resumes = 0
@@ -113,7 +113,7 @@ func (x *httpCall) note(ev sse.Event) {
 	}
 }
 
-// usableEventID is the id if a header can carry it, else "".
+// usableEventID returns the id if a header can carry it, else "".
 func usableEventID(id string) string {
 	if len(id) > maxEventID {
 		return ""
@@ -130,8 +130,8 @@ func retryTime(ms int) time.Duration {
 	return min(max(time.Duration(min(ms, 1<<30))*time.Millisecond, minRetry), maxRetry)
 }
 
-// resume opens the stream of the call again, behind the last event seen. broken
-// is returned where the stream cannot be resumed.
+// resume opens the stream of the call again, after the last event seen. If the stream cannot
+// be resumed, it returns broken.
 func (x *httpCall) resume(broken error) (*http.Response, error) {
 	if x.c.modern || x.lastEvent == "" || x.r.Method == methodInitialize {
 		return nil, broken
@@ -159,8 +159,8 @@ func (x *httpCall) resume(broken error) (*http.Response, error) {
 	return nil, broken
 }
 
-// unresumable: the call has reached the server, so it is lost whatever became
-// of the session.
+// unresumable returns the error of a call that cannot be resumed. It has reached the server,
+// so it is ErrLost even if the session is gone.
 func (x *httpCall) unresumable(status int) error {
 	if status == http.StatusNotFound {
 		x.c.fail(&fault{kind: ErrSession, status: status})
@@ -168,12 +168,12 @@ func (x *httpCall) unresumable(status int) error {
 	return &fault{kind: ErrLost, reason: "the stream cannot be resumed", status: status}
 }
 
-// isPassing reports a status that another attempt may not meet.
+// isPassing reports whether another attempt may get another status.
 func isPassing(status int) bool {
 	return status/100 == 5 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }
 
-// get opens a stream, behind the event lastEvent if that is not empty.
+// get opens a stream, after the event lastEvent if that is not empty.
 func (c *httpConn) get(ctx context.Context, lastEvent string) (*http.Response, error) {
 	req := c.who.Load().request.WithContext(ctx)
 	req.Method = http.MethodGet
@@ -197,7 +197,7 @@ func (c *httpConn) get(ctx context.Context, lastEvent string) (*http.Response, e
 // drain reads a stream to its end after the answer.
 func drain(body io.ReadCloser, cancel context.CancelFunc) {
 	limit := time.AfterFunc(drainTime, cancel)
-	_, _ = io.CopyN(io.Discard, body, drainBytes) // nothing is wanted of it
+	_, _ = io.CopyN(io.Discard, body, drainBytes) // the content is ignored
 	limit.Stop()
 	body.Close()
 	cancel()

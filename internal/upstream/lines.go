@@ -7,12 +7,11 @@ import (
 	"sync"
 )
 
-// smallBuffer is what an idle connection keeps for reading, in bytes.
+// smallBuffer is the size of the read buffer of an idle connection, in bytes.
 const smallBuffer = 512
 
-// The sizes of buffers that are lent to a connection while it reads a longer
-// line, in bytes. Beyond the last the buffer is made for the line alone, and
-// given away with it.
+// Sizes of the pooled buffers that a connection borrows while it reads a longer line, in
+// bytes. For a still longer line a buffer is allocated, and passed on with the line.
 const (
 	midBuffer = 64 << 10
 	bigBuffer = 1 << 20
@@ -25,19 +24,18 @@ var (
 
 // lineReader reads newline-delimited messages of at most max bytes.
 //
-// Its buffer follows the traffic: a small one of its own, larger ones lent from
-// a pool, and for the largest lines one that goes to the caller with the line,
-// so that a big result is never copied. When everything read is used up the
-// small one is back in place.
+// Its buffer grows and shrinks with the traffic: a small one of its own, larger ones from a
+// pool, and for the largest lines one that goes to the caller with the line, so that a big
+// result is never copied. When all bytes are used it returns to the small one.
 type lineReader struct {
 	r       io.Reader
 	max     int
 	small   []byte
 	buf     []byte // small, or a larger one
 	start   int    // first unused byte
-	end     int    // behind the last byte read
+	end     int    // after the last byte read
 	scanned int    // bytes from start that hold no newline
-	err     error  // of r, given out when the rest is used up
+	err     error  // of r, returned when the rest is used
 }
 
 func newLineReader(r io.Reader, max int) *lineReader {
@@ -45,11 +43,10 @@ func newLineReader(r io.Reader, max int) *lineReader {
 	return &lineReader{r: r, max: max, small: small, buf: small}
 }
 
-// next returns the next line without its newline. owned says that its memory
-// is the caller's; otherwise the line is valid until the following call. The
-// last line needs no newline. A line of more than max bytes is passed over whole,
-// and the error is a *longLine; one that does not end within endless times max
-// bytes is ErrTooLarge, which is final.
+// next returns the next line without its newline. owned: its memory belongs to the caller;
+// otherwise the line is valid until the following call. The last line needs no newline. A
+// line of more than max bytes is skipped, and the error is a *longLine. A line that does not
+// end within endless times max bytes is ErrTooLarge, which is final.
 func (l *lineReader) next() (line []byte, owned bool, err error) {
 	for {
 		if at := bytes.IndexByte(l.buf[l.start+l.scanned:l.end], '\n'); at >= 0 {
@@ -68,7 +65,7 @@ func (l *lineReader) next() (line []byte, owned bool, err error) {
 	}
 }
 
-// cut takes n bytes as a line, and skips what ended it.
+// cut takes n bytes as a line, and skips its terminator.
 func (l *lineReader) cut(n, skip int) ([]byte, bool, error) {
 	if n > l.max {
 		long := newLongLine(l.buf[l.start : l.start+n])
@@ -86,14 +83,14 @@ func (l *lineReader) cut(n, skip int) ([]byte, bool, error) {
 	return line, false, nil
 }
 
-// giveAway leaves the buffer to the line just cut from it.
+// giveAway leaves the buffer to the line just cut from it, and copies the rest.
 func (l *lineReader) giveAway() {
 	rest := l.buf[l.start:l.end]
 	l.buf = l.borrow(len(rest))
 	l.start, l.end = 0, copy(l.buf, rest)
 }
 
-// fill reads once, after making room.
+// fill makes room and reads once.
 func (l *lineReader) fill() {
 	rest := l.end - l.start
 	switch {
@@ -115,8 +112,7 @@ func (l *lineReader) fill() {
 	l.end += n
 }
 
-// move carries the unused bytes into a buffer of at least size bytes that also
-// holds them.
+// move copies the unused bytes into a buffer of at least size bytes that also holds them.
 func (l *lineReader) move(size int) {
 	rest := l.end - l.start
 	next := l.borrow(max(size, rest))
@@ -147,7 +143,7 @@ func (l *lineReader) giveBack() {
 	l.buf = l.small
 }
 
-// close gives borrowed memory back.
+// close returns borrowed memory.
 func (l *lineReader) close() {
 	l.giveBack()
 	l.start, l.end, l.scanned = 0, 0, 0
@@ -155,10 +151,10 @@ func (l *lineReader) close() {
 
 const (
 	longEnd = 4 << 10 // bytes kept of each end of a long line
-	endless = 16      // so many times the limit, a line counts as one without end
+	endless = 16      // a line of more than this many times the limit counts as endless
 )
 
-// longLine is a line above the limit: how long it was, and its two ends.
+// longLine describes a line above the limit: its size, and its two ends.
 type longLine struct {
 	size       int
 	head, tail []byte
@@ -170,7 +166,7 @@ func newLongLine(b []byte) *longLine {
 	return &longLine{size: len(b), head: bytes.Clone(b[:min(len(b), longEnd)]), tail: bytes.Clone(b[max(0, len(b)-longEnd):])}
 }
 
-// grow takes what follows.
+// grow adds the following bytes of the line.
 func (l *longLine) grow(b []byte) {
 	l.size += len(b)
 	l.tail = append(l.tail, b[max(0, len(b)-longEnd):]...)
@@ -179,7 +175,7 @@ func (l *longLine) grow(b []byte) {
 	}
 }
 
-// pass reads up to the end of the line that fills the buffer.
+// pass skips the rest of a line that is too long.
 func (l *lineReader) pass() error {
 	long := newLongLine(l.buf[l.start:l.end])
 	l.giveBack()

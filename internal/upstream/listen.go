@@ -11,23 +11,22 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Pauses before the stream for unasked messages is opened again after a
-// failure.
+// Pauses before the stream for messages outside of calls is opened again after a failure.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// listener keeps the GET stream of a legacy session open: the one place for
-// what a server says outside of any call (2025-11-25 Transports, "Listening for
-// Messages from the Server").
+// listener keeps the GET stream of a legacy session open. It is the only way for a server to
+// send messages outside of calls (2025-11-25 Transports, "Listening for Messages from the
+// Server").
 type listener struct {
 	c         *httpConn
 	lastEvent string
 	pause     time.Duration // before the next attempt
 	asked     bool          // the server named the pause
 	bad       int           // refused messages since the last good one
-	told      bool          // that the cap on streams is reached
+	told      bool          // logged that the cap on streams is reached
 }
 
 // Listen implements Conn.
@@ -41,7 +40,7 @@ func (c *httpConn) Listen() {
 	go (&listener{c: c, pause: firstPause}).run()
 }
 
-// run ends with the connection, or when the server has no such stream.
+// run ends with the connection, or if the server has no such stream.
 func (l *listener) run() {
 	for l.once() {
 		if sleep(l.c.ctx, l.jitter()) != nil {
@@ -50,8 +49,7 @@ func (l *listener) run() {
 	}
 }
 
-// once opens the stream and follows it; false when there is no point in another
-// attempt.
+// once opens the stream and follows it; false: another attempt is pointless.
 func (l *listener) once() bool {
 	leave, err := l.c.srv.enterStream()
 	if err != nil {
@@ -82,8 +80,8 @@ func (l *listener) once() bool {
 	return false
 }
 
-// open asks for the stream, on a goroutine that ends with that: its stack, which a request makes large, is not kept for as
-// long as the stream lives.
+// open requests the stream on a goroutine that then ends, because a request makes the stack
+// large, and it would be kept as long as the stream is open.
 func (l *listener) open(ctx context.Context) (resp *http.Response, err error) {
 	opened := make(chan struct{})
 	go func() {
@@ -94,7 +92,7 @@ func (l *listener) open(ctx context.Context) (resp *http.Response, err error) {
 	return resp, err
 }
 
-// full waits for another stream of this server to end.
+// full notes that this server has too many streams, and makes the next attempt later.
 func (l *listener) full(err error) {
 	if !l.told {
 		l.told = true
@@ -103,7 +101,7 @@ func (l *listener) full(err error) {
 	l.slower()
 }
 
-// follow reads the stream to its end.
+// follow reads the stream to its end; false: it is not opened again.
 func (l *listener) follow(resp *http.Response) bool {
 	r := sse.NewReader(resp.Body, l.c.srv.def.MaxMessage)
 	l.slower()
@@ -120,8 +118,8 @@ func (l *listener) follow(resp *http.Response) bool {
 	}
 }
 
-// note remembers where to resume. A stream that brings something earns a quick
-// return.
+// note keeps the position for a resumption. After an event the pause is short again, unless
+// the server named one.
 func (l *listener) note(ev sse.Event) {
 	if ev.HasID {
 		l.lastEvent = usableEventID(ev.ID)
@@ -134,7 +132,7 @@ func (l *listener) note(ev sse.Event) {
 	}
 }
 
-// take brings one message to its place; false when too many were refused.
+// take passes one message to its receiver; false: too many were refused.
 func (l *listener) take(data []byte) bool {
 	m, err := wire.Parse(data, wire.FromServer)
 	if err != nil {
@@ -157,9 +155,9 @@ func (l *listener) take(data []byte) bool {
 	return true
 }
 
-// progress of a call in flight belongs on that call's own stream. Servers that
-// cannot say which that is put it here; then the connection's owner gets it,
-// with the client's token.
+// progress handles progress on the listening stream. It belongs on the call's own stream, but
+// servers that cannot find that stream send it here. The connection's owner gets it, with the
+// client's token.
 func (l *listener) progress(m wire.Message) {
 	id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
 	token := l.c.token(id)
@@ -186,7 +184,7 @@ func (l *listener) slower() {
 	}
 }
 
-// jitter spreads the attempts of sessions that broke together.
+// jitter spreads the attempts of sessions whose streams broke at the same time.
 func (l *listener) jitter() time.Duration {
 	return l.pause - time.Duration(rand.Int64N(int64(l.pause)/4+1))
 }

@@ -7,13 +7,12 @@ import (
 	"sync"
 )
 
-// A message above the limit is dropped, and the process that wrote it lives on:
-// sessions share it. Its two ends are kept, because one of them names the call
+// A message above the limit is dropped, and the process that wrote it continues, because
+// sessions share it. The two ends of the message are kept, because one of them names the call
 // that it answers.
 
-// tooLong fails the call that a dropped message seems to answer: the one that it
-// names, or the only one in flight. Of a message that is no answer only the count
-// and the log tell.
+// tooLong fails the call that a dropped message seems to answer: the one that it names, or
+// the only one in flight. A message that is no answer is only counted and logged.
 func (in *intake) tooLong(l *longLine) {
 	in.stream.srv.counts.dropped.Add(1)
 	in.stream.srv.log.Warn("a message of the server is larger than limits.answer_bytes and was dropped", "bytes", l.size, "limit", in.stream.srv.def.MaxMessage)
@@ -29,8 +28,8 @@ func (in *intake) tooLong(l *longLine) {
 	}
 }
 
-// answers tells whether the line looks like an answer, and of which call; 0:
-// neither end says so.
+// answers reports whether the line looks like an answer, and the id of its call; 0: neither
+// end has it.
 func (l *longLine) answers() (id int64, answer bool) {
 	g := guess(l.head)
 	switch {
@@ -45,7 +44,7 @@ func (l *longLine) answers() (id int64, answer bool) {
 	return id, g.message || id != 0
 }
 
-// lastID finds an id that stands behind the result.
+// lastID finds an id after the result.
 var lastID = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`[}\]]\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?,\s*"id"\s*:\s*([0-9]{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 })

@@ -1,6 +1,6 @@
 package upstream
 
-// Methods that a connection itself has to know.
+// Methods that a connection itself handles.
 const (
 	methodInitialize  = "initialize"
 	methodInitialized = "notifications/initialized"
@@ -12,8 +12,8 @@ const (
 	methodLog         = "notifications/message"
 )
 
-// ofSession reports whether a notification concerns the connection as a whole,
-// so that it is never taken for part of a call that happens to be in flight.
+// ofSession reports whether a notification concerns the connection as a whole, so that it is
+// never assigned to a call that happens to be in flight.
 func ofSession(method string) bool {
 	switch method {
 	case "notifications/tools/list_changed",

@@ -2,14 +2,14 @@ package upstream
 
 import "sync"
 
-// maxWaiting bounds the events that wait for a slow receiver, for one call as
-// for a connection. Their bytes are bounded by Definition.MaxMessage besides.
+// maxWaiting bounds the events that wait for a slow receiver, for each call and each
+// connection. Their size is bounded by Definition.MaxMessage.
 const maxWaiting = 4096
 
-// outlet hands the events that no call owns to a function, one after the other
-// and never on the goroutine that reads from the server: the receiver may
-// block, or use the connection, without stopping the calls. Its goroutine lives
-// only while there is something to hand over, so an idle outlet costs nothing.
+// outlet passes the events that belong to no call to a function, one after the other and
+// never on the goroutine that reads from the server: the receiver may block, or use the
+// connection, without stopping the calls. Its goroutine exists only while events wait, so an
+// idle outlet costs nothing.
 type outlet struct {
 	mu      sync.Mutex
 	on      func(Event)
@@ -21,8 +21,7 @@ type outlet struct {
 	closed  bool
 }
 
-// push queues the event; false means that it was dropped because the receiver
-// is too slow, or is not there.
+// push queues the event; false: it was dropped, because the receiver is missing or too slow.
 func (o *outlet) push(ev Event) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,7 +34,7 @@ func (o *outlet) push(ev Event) bool {
 	return true
 }
 
-// start is called with the lock held.
+// start runs the outlet if there is something to do. The caller holds mu.
 func (o *outlet) start() {
 	if o.held || o.running || len(o.queue) == 0 {
 		return
@@ -76,7 +75,7 @@ func (o *outlet) pop() (Event, bool) {
 	return ev, true
 }
 
-// close drops what waits. A receiver that is being called is not interrupted.
+// close drops the queue. A call of the receiver in progress is not interrupted.
 func (o *outlet) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

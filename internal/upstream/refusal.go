@@ -8,17 +8,17 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// maxRefusal bounds what is read of the body of an error status, in bytes.
+// maxRefusal bounds the bytes that are read of the body of an error status.
 const maxRefusal = 64 << 10
 
-// codeOldServer is what TypeScript servers send with 400 for a session they do
-// not know, and before initialize ("Server not initialized").
+// codeOldServer is the code that TypeScript servers send with 400 for an unknown session, and
+// before initialize ("Server not initialized").
 const codeOldServer = -32000
 
-// refused maps a status other than 2xx. A JSON-RPC error with the call's own id
-// is an answer like any other; in the modern era one without an id is too,
-// since errors there come with an error status (Overview, "Error Codes"). The
-// rest becomes an error, by what the status says about the request.
+// refused maps a status other than 2xx. A JSON-RPC error with the call's own id is an answer
+// like any other; in the modern era one without an id is too, because errors there come with
+// an error status (Overview, "Error Codes"). Any other status becomes an error, by what it
+// says about the request.
 func (c *httpConn) refused(resp *http.Response, method string, id int64) (Reply, error) {
 	reply, mine := refusalBody(resp, id)
 	status := resp.StatusCode
@@ -36,8 +36,8 @@ func (c *httpConn) refused(resp *http.Response, method string, id int64) (Reply,
 	return Reply{}, err
 }
 
-// isUnknown reports a method that no revision of the legacy era defines. Servers exist
-// that refuse it before they read the message (go-sdk 1.8.0: 400 and a line of text).
+// isUnknown reports whether no revision of the legacy era defines a method. Some servers
+// refuse such a method before they read the message (go-sdk 1.8.0: 400 and a line of text).
 func isUnknown(method string) bool {
 	switch method {
 	case methodInitialize, methodPing, "completion/complete", "logging/setLevel", "prompts/get", "prompts/list",
@@ -48,15 +48,15 @@ func isUnknown(method string) bool {
 	return true
 }
 
-// isForgotten: 404 is what the specification says of an unknown session
-// (2025-11-25 Transports, "Session Management"), 400 with codeOldServer what
-// the TypeScript examples say. Either way nothing has run.
+// isForgotten reports whether the server does not know the session: by 404 (2025-11-25
+// Transports, "Session Management"), or by 400 with codeOldServer, as the TypeScript examples
+// do. In both cases nothing has run.
 func isForgotten(status int, reply *wire.Error) bool {
 	return status == http.StatusNotFound || status == http.StatusBadRequest && reply != nil && reply.Code == codeOldServer
 }
 
-// isAnswerStatus: all but those that speak of the client or of the load, not of
-// the request.
+// isAnswerStatus reports whether a status is about the request, and not about the client or
+// the load.
 func isAnswerStatus(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -65,8 +65,8 @@ func isAnswerStatus(status int) bool {
 	return true
 }
 
-// refusalBody is the JSON-RPC error in the body of an error status, nil when
-// there is none, and whether it names the call id.
+// refusalBody returns the JSON-RPC error in the body of an error status, nil if there is
+// none, and whether it names the call id.
 func refusalBody(resp *http.Response, id int64) (reply *wire.Error, mine bool) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
@@ -80,7 +80,7 @@ func refusalBody(resp *http.Response, id int64) (reply *wire.Error, mine bool) {
 	return m.Error, ok && id != 0 && n == id
 }
 
-// statusFault is the error for a status, by whether the request has run.
+// statusFault returns the error for a status, by whether the request may have run.
 func statusFault(status int, reply *wire.Error) error {
 	f := &fault{kind: ErrProtocol, status: status, reply: reply}
 	switch {
@@ -98,9 +98,8 @@ func statusFault(status int, reply *wire.Error) error {
 	return f
 }
 
-// isOldRefusal reports whether a refused initialize suggests a server of
-// revision 2024-11-05: 400, 404 or 405, and no body that a newer one would
-// write.
+// isOldRefusal reports whether a refused initialize suggests a server of revision 2024-11-05:
+// 400, 404 or 405, without the error of a newer server in the body.
 func isOldRefusal(err error) bool {
 	var f *fault
 	if !errors.As(err, &f) {
@@ -113,7 +112,7 @@ func isOldRefusal(err error) bool {
 	return false
 }
 
-// asEra turns a refusal into ErrEra, and keeps its evidence.
+// asEra turns a refusal into ErrEra, and keeps its status and reply.
 func asEra(err error, reason string) error {
 	var f *fault
 	if !errors.As(err, &f) {

@@ -13,20 +13,20 @@ import (
 // from others.
 type restarts struct {
 	mu    sync.Mutex
-	all   process.Backoff // children that could not be started, and those that served
+	all   process.Backoff // children that could not be started, and those that had worked
 	by    map[uint64]*process.Backoff
 	order []uint64 // keys of by, the oldest first
 }
 
-// ours is the key of handshakes that no client has a word in.
+// ours is the key of handshakes that contain nothing of a client.
 const ours = 0
 
-// maxHellos bounds the handshakes that are told apart. The oldest makes room.
+// maxHellos bounds the handshakes with a backoff of their own. A new one replaces the oldest.
 const maxHellos = 64
 
 var helloSeed = maphash.MakeSeed()
 
-// helloKey tells handshakes apart by what they say.
+// helloKey returns the key of a handshake: a hash of its params.
 func helloKey(initParams []byte) uint64 {
 	if initParams == nil {
 		return ours
@@ -44,7 +44,7 @@ func (r *restarts) wait(key uint64, now time.Time) time.Duration {
 	return wait
 }
 
-// ended notes that a child ended by itself, and returns how long the next start waits.
+// ended notes that a child ended by itself, and returns the pause before the next start.
 func (r *restarts) ended(key uint64, started, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *restarts) ended(key uint64, started, now time.Time) time.Duration {
 	return r.of(key).Ended(started, now)
 }
 
-// of is the backoff of one handshake. The caller holds mu.
+// of returns the backoff of one handshake. The caller holds mu.
 func (r *restarts) of(key uint64) *process.Backoff {
 	if b := r.by[key]; b != nil {
 		return b
@@ -71,7 +71,7 @@ func (r *restarts) of(key uint64) *process.Backoff {
 	return b
 }
 
-// longest is how long the next start waits for any handshake.
+// longest returns the longest pause before the next start over all handshakes.
 func (r *restarts) longest(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 
 func appendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
 
-// endLine makes the message one line. White space between tokens may hold line
-// breaks, when a client wrote them; inside strings JSON has none.
+// endLine makes the message one line. White space between tokens may contain line breaks of
+// the client; strings in JSON contain none.
 func endLine(buf *[]byte) []byte {
 	b := *buf
 	if bytes.IndexByte(b, '\n') >= 0 || bytes.IndexByte(b, '\r') >= 0 {
@@ -25,7 +25,7 @@ func endLine(buf *[]byte) []byte {
 	return *buf
 }
 
-// intake brings what the server says to its call or to the owner of the connection. It
+// intake passes each message of the server to its call or to the owner of the connection. It
 // belongs to the goroutine that reads.
 type intake struct {
 	stream  *stream
@@ -33,9 +33,8 @@ type intake struct {
 	badSize int // and their bytes
 }
 
-// accept takes one message, or what the server sent in its place, and brings it
-// where it belongs. owned says that b is never used again, so that its parts
-// may be handed on without a copy. An error ends the connection.
+// accept takes one message, or whatever the server sent in its place, and passes it on.
+// owned: b is not used again, so its parts need not be copied. An error ends the connection.
 func (in *intake) accept(b []byte, owned bool) error {
 	if in.stream.batch.Load() && isArray(b) {
 		return in.acceptBatch(b, owned)
@@ -77,8 +76,8 @@ func (in *intake) route(m wire.Message, owned bool) {
 	}
 }
 
-// answered brings a response to its call. An error without an id means that the
-// server could not read a request; with one call in flight it is that one.
+// answered passes a response to its call. An error without an id means that the server could
+// not read a request; it goes to the call in flight if there is only one.
 func (in *intake) answered(m wire.Message, owned bool) {
 	id, ok := m.ID.Int()
 	if m.ID == nil {
@@ -100,8 +99,8 @@ func (in *intake) answered(m wire.Message, owned bool) {
 	}
 }
 
-// asked delivers a request of the server to the call or session that can answer
-// it.
+// asked passes a request of the server to the only call in flight, or else to the owner of
+// the connection.
 func (in *intake) asked(m wire.Message, owned bool) {
 	if in.stream.modern.Load() {
 		in.stream.srv.counts.violations.Add(1)
@@ -125,7 +124,7 @@ func (in *intake) answerLater(ev Event) {
 	}
 }
 
-// told brings a notification to its call or to the connection.
+// told passes a notification to its call or to the connection.
 func (in *intake) told(m wire.Message, owned bool) {
 	switch {
 	case m.Method == methodProgress:
@@ -149,8 +148,8 @@ func (in *intake) told(m wire.Message, owned bool) {
 	}
 }
 
-// callOf is the call that a notification belongs to, 0 for the connection, and
-// false when it names a subscription that is not open.
+// callOf returns the call that a notification belongs to, 0 for the connection. False: it
+// names a subscription that is not open.
 func (p *pending) callOf(m wire.Message, modern bool) (id int64, known bool) {
 	if modern {
 		if raw := wire.GetPath(m.Params, "_meta", wire.MetaSubscription); raw != nil {
@@ -164,8 +163,8 @@ func (p *pending) callOf(m wire.Message, modern bool) (id int64, known bool) {
 	return p.sole(), true
 }
 
-// deliver gives the event to the call id, or to the connection when there is no
-// such call or it does not listen. False: it was dropped, and counted.
+// deliver passes the event to the call id, or to the connection if the call does not exist or
+// has no receiver. False: it was dropped, and counted.
 func (in *intake) deliver(id int64, ev Event) bool {
 	if id != 0 {
 		switch in.stream.pending.offer(id, ev) {
@@ -205,8 +204,8 @@ func restoreToken(params, token []byte) []byte {
 	return rawjson.Set(params, rawjson.Edit{Key: "progressToken", Value: token})
 }
 
-// ended handles the one cancellation that a modern server may send: that of a
-// subscription. The call sees the event, and is over.
+// ended handles the only cancellation that a modern server may send, that of a subscription.
+// The call gets the event, and ends.
 func (in *intake) ended(m wire.Message, owned bool) {
 	id, _ := wire.ID(wire.Get(m.Params, "requestId")).Int()
 	if !in.stream.pending.isListen(id) {
@@ -232,8 +231,7 @@ func (p *pending) isListen(id int64) bool {
 	return c != nil && c.listen
 }
 
-// keepReply makes a reply that outlives the buffer of m, unless that buffer is
-// handed over with it.
+// keepReply copies a reply out of the buffer of m, unless the buffer belongs to the reply.
 func keepReply(m wire.Message, owned bool) Reply {
 	if owned {
 		return Reply{Result: m.Result, Error: m.Error, Plain: m.Plain}

@@ -7,35 +7,35 @@ import (
 )
 
 const (
-	saidLines = 5   // kept of what a server wrote to standard error
-	saidBytes = 200 // of each line
+	saidLines = 5   // lines of standard error that are kept
+	saidBytes = 200 // bytes that are kept of each line
 )
 
-// said is what the processes of a server wrote last to standard error, and how the last
-// one that ended did. It is for the owner of the daemon alone.
+// said holds the last lines that the processes of a server wrote to standard error, and how
+// the last one ended. Only the owner of the daemon sees it.
 type said struct {
 	mu    sync.Mutex
 	lines []string
-	fault string // the first line of the last process that reads like an error
+	fault string // the first line of the last process that looks like an error
 	end   string
-	stray string // the last line on standard output that is no message
+	stray string // the last line on standard output that was no message
 }
 
-// begin is for a process that starts.
+// begin forgets the lines of earlier processes when a new one starts.
 func (s *said) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault, s.lines = "", nil
 }
 
-// reportsFault reports a line that reads like the reason of an end.
+// reportsFault reports whether a line looks like the reason why a process ended.
 func reportsFault(line string) bool {
 	line = strings.ToLower(line)
 	faults := []string{"error:", "error ", "fatal", "exception", "cannot ", "not found", "denied", "refused"}
 	return slices.ContainsFunc(faults, func(word string) bool { return strings.Contains(line, word) })
 }
 
-// clipped bounds a line.
+// clipped returns at most saidBytes bytes of a line.
 func clipped(line string) string {
 	if len(line) > saidBytes {
 		return strings.ToValidUTF8(line[:saidBytes], "") + "…"

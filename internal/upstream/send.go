@@ -12,17 +12,19 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// Credential proves to one server who is calling, where Definition.Headers do not. It is safe for concurrent use.
+// Credential authenticates Doorward to one server beyond Definition.Headers. It is safe for
+// concurrent use.
 type Credential interface {
-	// Authorize is the Authorization header for the next request, "" for none.
+	// Authorize returns the Authorization header for the next request, "" for none.
 	Authorize(ctx context.Context) (string, error)
-	// Refused is told of a 401 or 403 to a request that carried used. again: the request is worth sending once more.
-	// An error that wraps ErrSignIn says that a person has to come first. The response is not closed.
+	// Refused handles a 401 or 403 to a request that carried used. again: the request should
+	// be sent once more. An error that wraps ErrSignIn says that a person has to sign in
+	// first. The caller closes the response.
 	Refused(ctx context.Context, used string, resp *http.Response) (again bool, err error)
 }
 
-// roundTrip is the one way to a server over the network. A request that was refused for its credential has not run, and
-// is sent once more when there is a better one.
+// roundTrip sends every request to a server over the network. A request that was refused for
+// its credential has not run, and is sent once more if Credential.Refused says so.
 func (s *Server) roundTrip(req *http.Request) (*http.Response, error) {
 	cred := s.deps.Credential
 	if cred == nil || req.URL != s.url && egress.Origin(req.URL) != s.origin {
@@ -49,7 +51,8 @@ func (s *Server) roundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// authorized sends req with the credential that is due. The header of req is shared, so it is copied.
+// authorized sends req with the current credential. The header of req is shared, so it is
+// copied.
 func (s *Server) authorized(req *http.Request) (resp *http.Response, used string, err error) {
 	used, err = s.deps.Credential.Authorize(req.Context())
 	if err != nil {
@@ -67,7 +70,7 @@ func (s *Server) authorized(req *http.Request) (resp *http.Response, used string
 	return resp, used, err
 }
 
-// credentialFault: without a credential nothing was sent that could have run.
+// credentialFault returns the error of a request that was not sent for lack of a credential.
 func credentialFault(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -93,10 +96,11 @@ func (s *Server) exchange(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// errFirstByte ends the wait for the header of an answer.
+// errFirstByte is the error when the header of an answer does not come in time.
 var errFirstByte = newFault(ErrTimeout, "the answer did not begin in time")
 
-// firstByte bounds the wait for the header. The context of the answer's body lives as long as the body.
+// firstByte limits the wait for the header. The context of the answer lives until its body is
+// closed.
 func (s *Server) firstByte(req *http.Request) (*http.Response, error) {
 	limit := s.def.FirstByte
 	if limit <= 0 {
@@ -131,14 +135,16 @@ func (b *ownedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// idleBody tells when nothing has come for too long, by ending the request: a body must not be closed under its reader.
+// idleBody detects silence on a body. It ends the request, because a body must not be closed
+// while it is read.
 type idleBody struct {
 	io.ReadCloser
 	timer *time.Timer
 	limit time.Duration
 }
 
-// watch bounds the silence on a body; 0: no bound. expire ends the request, or returns how much longer it may take.
+// watch limits the silence on a body; 0: no limit. expire ends the request, or returns how
+// much longer it may take.
 func watch(body io.ReadCloser, limit time.Duration, expire func() time.Duration) io.ReadCloser {
 	if limit <= 0 {
 		return body
@@ -171,10 +177,10 @@ func (b *idleBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// errIdle ends what has been silent for too long.
+// errIdle is the error of a call that was silent for too long.
 var errIdle = newFault(ErrTimeout, "nothing came for too long")
 
-// noted tells the operator of a circuit that opened or closed, once.
+// noted reports to the operator that a circuit has opened or closed.
 func (s *Server) noted(open bool, failures int, wait time.Duration) {
 	if open {
 		s.log.Warn("server cannot be reached: calls are refused for a while", slog.Int("failures", failures), slog.Duration("next", wait))
@@ -186,7 +192,8 @@ func (s *Server) noted(open bool, failures int, wait time.Duration) {
 	}
 }
 
-// enterStream counts a stream that is held open beside the calls; leave must follow when it succeeds.
+// enterStream counts a stream that is held open beside the calls. The caller calls leave
+// after it, if enterStream succeeds.
 func (s *Server) enterStream() (leave func(), err error) {
 	if n := s.streams.Add(1); s.def.MaxStreams > 0 && int(n) > s.def.MaxStreams {
 		s.streams.Add(-1)

@@ -17,8 +17,8 @@ import (
 // maxEndpoint bounds the announced endpoint, in bytes.
 const maxEndpoint = 8 << 10
 
-// sseConn speaks HTTP+SSE of revision 2024-11-05: everything the server says
-// comes on one event stream, whose first event names the URL for our messages.
+// sseConn speaks HTTP+SSE of revision 2024-11-05: all messages of the server come on one
+// event stream, whose first event names the URL for messages to the server.
 type sseConn struct {
 	stream
 	body   io.ReadCloser
@@ -26,7 +26,7 @@ type sseConn struct {
 	post   *http.Request   // template of a POST to the announced endpoint
 	life   context.Context // of the stream
 	cancel context.CancelFunc
-	leave  func() // the streams of the server
+	leave  func() // the count of the server's streams
 	once   sync.Once
 }
 
@@ -44,8 +44,8 @@ func (s *Server) legacyEvents(ctx context.Context, initParams []byte, on func(Ev
 	return c, result, nil
 }
 
-// openEvents opens the stream and waits for the endpoint. ctx bounds that, not
-// the life of the stream.
+// openEvents opens the stream and waits for the endpoint. ctx limits that, but not the life
+// of the stream.
 func (s *Server) openEvents(ctx context.Context, on func(Event)) (*sseConn, error) {
 	leave, err := s.enterStream()
 	if err != nil {
@@ -85,8 +85,8 @@ func (s *Server) announce(ctx context.Context, on func(Event)) (*sseConn, error)
 	return c, nil
 }
 
-// expectEndpoint reads the first event, which must be the endpoint, of the same
-// origin as the stream: our credential goes there.
+// expectEndpoint reads the first event, which must be the endpoint. It must have the same
+// origin as the stream, because the server's credential is sent to it.
 func (c *sseConn) expectEndpoint(resp *http.Response) error {
 	switch {
 	case resp.StatusCode/100 != 2:
@@ -117,8 +117,8 @@ func (c *sseConn) expectEndpoint(resp *http.Response) error {
 	return nil
 }
 
-// resolveEndpoint resolves what the server announced against the configured
-// URL. Only path and query may be its own.
+// resolveEndpoint resolves the announced endpoint against the configured URL. Only path and
+// query may differ.
 func resolveEndpoint(base *url.URL, announced string) (*url.URL, error) {
 	if len(announced) > maxEndpoint {
 		return nil, errors.New("too long")
@@ -137,8 +137,7 @@ func resolveEndpoint(base *url.URL, announced string) (*url.URL, error) {
 	return u, nil
 }
 
-// send posts one message. The answer, if any, comes on the stream. The time that
-// this takes is part of the call's, so the limit is the same.
+// send posts one message. The answer, if any, comes on the stream.
 func (c *sseConn) send(ctx context.Context, _ <-chan time.Time, b []byte) (begun bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, c.srv.def.dialLimit())
 	defer cancel()
@@ -162,7 +161,7 @@ func (c *sseConn) send(ctx context.Context, _ <-chan time.Time, b []byte) (begun
 	return false, statusFault(resp.StatusCode, reply)
 }
 
-// read brings every event to its place until the stream ends.
+// read passes on every event until the stream ends.
 func (c *sseConn) read() {
 	defer c.body.Close()
 	for {
@@ -170,7 +169,7 @@ func (c *sseConn) read() {
 		switch {
 		case err != nil:
 			err = streamFault(err)
-		case ev.Name == "endpoint": // a second one changes nothing
+		case ev.Name == "endpoint": // a second one is ignored
 			c.srv.counts.violations.Add(1)
 		case isMessage(ev):
 			err = c.intake.accept(ev.Data, false)
@@ -190,5 +189,5 @@ func (c *sseConn) end(err error) {
 	c.once.Do(c.leave)
 }
 
-// Close implements Conn: the stream is the session, and its end the session's.
+// Close implements Conn. The session ends with its stream.
 func (c *sseConn) Close() { c.end(errClosed) }

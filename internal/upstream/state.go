@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Circuit tells whether calls are refused because the server cannot be reached, or because its children keep ending, and
-// for how long; with no time left, the next call is let through to see.
+// Circuit reports whether calls are refused because the server cannot be reached, or because
+// its children keep ending, and for how long. Without time left, the next call is let through
+// as a probe.
 func (s *Server) Circuit() (open bool, wait time.Duration) {
 	if s.def.Kind == KindStdio {
 		wait = s.backoff.longest(time.Now())
@@ -16,11 +17,12 @@ func (s *Server) Circuit() (open bool, wait time.Duration) {
 	return open, wait
 }
 
-// shortWait is the longest wait before the next start of a program that Circuit does not report. A program that ended once
-// has such a wait; a program that keeps ending has a longer one.
+// shortWait is the longest pause before the next start of a program that does not count as an
+// open circuit. A program that ended once has such a pause; a program that keeps ending has a
+// longer one.
 const shortWait = time.Second
 
-// Counts is a snapshot; it never goes back.
+// Counts returns a snapshot of the counts, which only grow.
 func (s *Server) Counts() Counts {
 	c := &s.counts
 	return Counts{
@@ -29,9 +31,9 @@ func (s *Server) Counts() Counts {
 	}
 }
 
-// LastWords returns how the last process of a stdio server ended, "" while none has, and
-// the last lines that its processes wrote to standard error: at most 5, each of at most
-// 200 bytes, and before them the first that reads like an error.
+// LastWords returns how the last process of a stdio server ended, "" if none has, and the
+// last lines that its last process wrote to standard error: at most 5, each of at most 200
+// bytes, preceded by the first line that looks like an error.
 func (s *Server) LastWords() (end string, lines []string) {
 	s.said.mu.Lock()
 	defer s.said.mu.Unlock()
@@ -41,8 +43,8 @@ func (s *Server) LastWords() (end string, lines []string) {
 	return s.said.end, append(lines, s.said.lines...)
 }
 
-// Stray returns how many lines on standard output, or events, were no messages, and the
-// last line of them, of at most 200 bytes.
+// Stray returns how many lines on standard output, or events, were no messages, and the last
+// of these lines, of at most 200 bytes.
 func (s *Server) Stray() (n int64, last string) {
 	s.said.mu.Lock()
 	defer s.said.mu.Unlock()

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// stateful are programs and packages that keep state for each session, such as a
-// browser with its pages: sessions that shared a process would get in each other's
-// way. docs/sessions.md shows the list.
+// stateful lists programs and packages that keep state for each session, such as a browser
+// with its pages: sessions must not share their process. docs/sessions.md shows the list.
 var stateful = map[string]bool{
 	"@playwright/mcp":                                  true,
 	"@executeautomation/playwright-mcp-server":         true,
@@ -43,8 +42,8 @@ func Stateful(command string, args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return stateful[packageOf(arg)] })
 }
 
-// packageOf is the name of a package without its version, tag or extras; of a path to
-// a file, the package of which it is a part.
+// packageOf returns the name of a package without its version, tag or extras. For a path to a
+// file it is the package that contains the file.
 func packageOf(arg string) string {
 	if _, inside, ok := strings.Cut(filepath.ToSlash(arg), "/node_modules/"); ok {
 		parts := strings.SplitN(inside, "/", 3)

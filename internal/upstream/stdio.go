@@ -14,27 +14,28 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// After a child has ended, or was told to, its output is read on for a while:
-// what it said last may be an answer. These bound that, should a stranger hold
-// the other end of the pipe.
+// After a child has ended, or was told to, its output is still read for a while, because its
+// last message may be an answer. These bounds hold if a foreign process keeps the other end
+// of the pipe open.
 const (
 	lastWords    = 250 * time.Millisecond // after its end
-	farewellTime = 10 * time.Second       // after Stop: longer than the runner's ladder
+	farewellTime = 10 * time.Second       // after Stop: longer than all its steps take
 )
 
-// stdioConn is a child and what it says.
+// stdioConn is a connection to a child over its standard streams.
 type stdioConn struct {
 	stream
 	proc    *process.Process
 	started time.Time
 	out     lineWriter
-	quiet   atomic.Bool   // its end says nothing about the server: asked for, or a probe's
+	quiet   atomic.Bool   // its end does not count against the server: it was requested, or is that of a probe
 	worked  atomic.Bool   // its handshake was completed
-	key     atomic.Uint64 // of what its handshake says
+	key     atomic.Uint64 // of its handshake, see helloKey
 	noted   sync.Once
 }
 
-// startChild starts the server's program and reads from it. hello is what a client's handshake will say, nil for our own.
+// startChild starts the server's program and reads from it. hello is a client's initialize
+// params, nil for Doorward's own handshake.
 func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioConn, error) {
 	key := helloKey(hello)
 	if wait := s.backoff.wait(key, time.Now()); wait > 0 {
@@ -66,7 +67,7 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 	return c, nil
 }
 
-// noteStatus keeps how the process ended.
+// noteStatus records how the process ended.
 func (c *stdioConn) noteStatus() {
 	how := "exit status 0"
 	if err := c.proc.Err(); err != nil {
@@ -75,8 +76,8 @@ func (c *stdioConn) noteStatus() {
 	c.srv.said.ended(how)
 }
 
-// awaitStatus waits a moment for the end of a process whose output has ended, so that
-// whoever is told of the end is told how it was. False: the process goes on.
+// awaitStatus waits a moment for the end of a process whose output has ended, so that an
+// error of that end is reported with its exit status. False: the process is still running.
 func (c *stdioConn) awaitStatus() bool {
 	select {
 	case <-c.proc.Done():
@@ -87,14 +88,13 @@ func (c *stdioConn) awaitStatus() bool {
 	}
 }
 
-// Pause is how long the server's next start for a handshake with initParams has
-// to wait because its last process ended by itself; 0: not at all. A Dial
-// before that fails at once.
+// Pause returns how long the server's next start for a handshake with initParams has to wait
+// because its last process ended by itself; 0: not at all. A Dial before that fails at once.
 func (s *Server) Pause(initParams []byte) time.Duration {
 	return s.backoff.wait(helloKey(initParams), time.Now())
 }
 
-// stderr is where a child's standard error goes.
+// stderr returns the receiver of a child's standard error.
 func (s *Server) stderr() func(string) {
 	return func(line string) {
 		s.said.add(line)
@@ -107,8 +107,8 @@ func (s *Server) stderr() func(string) {
 	}
 }
 
-// read brings every line to its place until the output ends, and then ends the
-// rest. It is the only reader, and it closes what it read from.
+// read passes on every line until the output ends, and then ends the connection. It is the
+// only reader, and it closes the pipe.
 func (c *stdioConn) read() {
 	defer c.proc.Stdout.Close()
 	lines := newLineReader(c.proc.Stdout, c.srv.def.MaxMessage)
@@ -130,7 +130,7 @@ func (c *stdioConn) read() {
 	}
 }
 
-// broke ends the connection because of err, which the reader met.
+// broke ends the connection because of an error of the reader.
 func (c *stdioConn) broke(err error) {
 	var f *fault
 	switch {
@@ -146,8 +146,7 @@ func (c *stdioConn) broke(err error) {
 	c.proc.Stop()
 }
 
-// noteEnd lengthens the pause before the next start, when this end was the
-// child's own doing.
+// noteEnd lengthens the pause before the next start, if the child ended by itself.
 func (c *stdioConn) noteEnd(err error) {
 	if c.quiet.Load() {
 		return
@@ -155,8 +154,8 @@ func (c *stdioConn) noteEnd(err error) {
 	c.noted.Do(func() {
 		started, key := c.started, c.key.Load()
 		if c.worked.Load() {
-			// It has served a call. A client that can crash its own instance must not
-			// delay the starts of others.
+			// It has worked. A client that can crash its own instance must not delay the
+			// starts of others.
 			started, key = time.Time{}, ours
 		}
 		wait := c.srv.backoff.ended(key, started, time.Now())
@@ -165,14 +164,13 @@ func (c *stdioConn) noteEnd(err error) {
 	})
 }
 
-// hurry lets the reader finish soon: the child is gone, so that nothing but
-// what is in the pipe can come.
+// hurry sets a short deadline for the reader: the child is gone, so only what is in the pipe
+// can still come.
 func (c *stdioConn) hurry() {
 	_ = c.proc.Stdout.SetReadDeadline(time.Now().Add(lastWords)) // fails on a closed file: finished already
 }
 
-// send writes one line. A child that has closed its standard input is over,
-// whatever else it does.
+// send writes one line. A child that has closed its standard input counts as ended.
 func (c *stdioConn) send(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error) {
 	begun, err = c.out.write(ctx, expire, b)
 	if err == nil || isPatience(err) {
@@ -182,11 +180,11 @@ func (c *stdioConn) send(ctx context.Context, expire <-chan time.Time, b []byte)
 	if !c.awaitStatus() {
 		return begun, err
 	}
-	// Until the reader, which is in a hurry, has ended the connection, a caller that is
-	// told of the end would find it open, and send there again.
+	// The reader ends the connection soon. Without this wait, a caller that gets the error
+	// could find the connection open and send there again.
 	select {
 	case <-c.done:
-	case <-time.After(2 * lastWords): // a slow receiver keeps the reader
+	case <-time.After(2 * lastWords): // a slow receiver can delay the reader
 	}
 	if begun {
 		return begun, newFault(ErrLost, "the server ended")
@@ -197,7 +195,7 @@ func (c *stdioConn) send(ctx context.Context, expire <-chan time.Time, b []byte)
 // Close implements Conn.
 func (c *stdioConn) Close() { c.stop(errClosed) }
 
-// stop ends the connection on our side.
+// stop ends the connection from this side.
 func (c *stdioConn) stop(end error) {
 	c.quiet.Store(true)
 	c.fail(end)
@@ -205,23 +203,22 @@ func (c *stdioConn) stop(end error) {
 	_ = c.proc.Stdout.SetReadDeadline(time.Now().Add(farewellTime)) // fails on a closed file: finished already
 }
 
-// stalled is how long one write may block before its caller's patience is
-// looked at again.
+// stalled is how long one write may block before its caller's limits are checked again.
 const stalled = 50 * time.Millisecond
 
-// lineWriter writes whole lines to a child. One line is one write. A child that
-// does not read blocks its writer for the writer's own timeout, and other writers
-// for the lock, which each of them stops waiting for by its own context.
+// lineWriter writes whole lines to a child. One line is one write. A child that does not read
+// blocks the writing caller until that caller's limit, and other callers, which wait for the
+// lock, until their own limits.
 type lineWriter struct {
 	f     *os.File
-	lock  chan struct{}   // capacity 1: a mutex that can be given up on, and handed on
+	lock  chan struct{}   // capacity 1: a mutex whose wait can be given up, and that another goroutine may release
 	over  <-chan struct{} // the connection ended
 	until time.Time       // the write deadline in force; guarded by the lock
 }
 
-// write writes b. begun tells, beside an error, that the server may come to see
-// the line: part of it was written, and the rest follows in the background,
-// since half a line would spoil the next.
+// write writes b. begun reports, beside an error, that the server may see the line: part of
+// it was written, and the rest follows in the background, because half a line would spoil the
+// next one.
 func (w *lineWriter) write(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error) {
 	if err := w.acquire(ctx, expire); err != nil {
 		return false, err
@@ -254,7 +251,7 @@ func (w *lineWriter) acquire(ctx context.Context, expire <-chan time.Time) error
 	}
 }
 
-// attempt writes as long as the caller waits, and returns what is left.
+// attempt writes as long as the caller waits, and returns the unwritten rest.
 func (w *lineWriter) attempt(ctx context.Context, expire <-chan time.Time, b []byte) (rest []byte, err error) {
 	rest = b
 	for {
@@ -277,8 +274,8 @@ func (w *lineWriter) attempt(ctx context.Context, expire <-chan time.Time, b []b
 	}
 }
 
-// writeFault: a server that saw nothing of a line has not run it; nor, in
-// truth, has one that saw half of it, but who knows how it reads.
+// writeFault returns the error of a failed write. A server that got no byte of a line has not
+// run it. One that got a part of it probably has not either, but that is not certain.
 func writeFault(begun bool, err error) error {
 	if begun {
 		return newFaultf(ErrLost, "writing to the server", err)
@@ -286,27 +283,27 @@ func writeFault(begun bool, err error) error {
 	return newFaultf(ErrNotSent, "writing to the server", err)
 }
 
-// refresh keeps the write deadline ahead. Setting it costs more than the rest
-// of a write, so busy connections do it now and then only.
+// refresh keeps the write deadline in the future. Setting it costs more than the rest of a
+// write, so it is set only when little of it is left.
 func (w *lineWriter) refresh() {
 	now := time.Now()
 	if w.until.Sub(now) > stalled/2 {
 		return
 	}
 	w.until = now.Add(stalled)
-	_ = w.f.SetWriteDeadline(w.until) // fails on a closed file: the write tells
+	_ = w.f.SetWriteDeadline(w.until) // fails on a closed file; the write then returns the error
 }
 
-// finish writes the rest of a line whose caller is gone, however long it takes;
-// the end of the process ends it too. It holds the lock meanwhile.
+// finish writes the rest of a line whose caller is gone, without a time limit; the end of the
+// process ends it. It holds the lock meanwhile.
 func (w *lineWriter) finish(rest []byte) {
 	_ = w.f.SetWriteDeadline(time.Time{})
-	_, _ = w.f.Write(rest) // when this fails the connection is over, which its reader notices
+	_, _ = w.f.Write(rest) // after a failure the connection is over, which its reader notices
 	w.until = time.Time{}
 	<-w.lock
 }
 
-// isPatience reports whether err is the caller's patience ending.
+// isPatience reports whether err says that the caller's context or limit has ended.
 func isPatience(err error) bool {
 	return isContext(err) || errors.Is(err, ErrTimeout)
 }

@@ -11,37 +11,36 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// sideLimit bounds what a connection sends on its own account: cancellations,
-// answers to pings, the end of a session.
+// sideLimit bounds the messages that a connection sends by itself: cancellations, answers to
+// pings, the end of a session.
 const sideLimit = 10 * time.Second
 
-// cancelReason is what a server is told of every cancellation. The caller's own
-// words stay here.
+// cancelReason is the reason that servers get for every cancellation. The client's own reason
+// is not forwarded.
 const cancelReason = "cancelled by the client"
 
-// stream is what stdio and HTTP+SSE have in common: messages go out one by one
-// through carry, and everything that the server says comes back on one stream,
-// read by one goroutine, which gives it to the intake.
+// stream is the common part of stdio and HTTP+SSE: messages are sent one by one through
+// carry, and all messages of the server come on one stream, which one goroutine reads for the
+// intake.
 type stream struct {
 	srv    *Server
-	modern atomic.Bool // a dial may find out which era it is
-	batch  atomic.Bool // arrays are messages: revision 2025-03-26 alone
+	modern atomic.Bool // changes while a dial finds out the era
+	batch  atomic.Bool // arrays are messages, only in revision 2025-03-26
 
-	// carry sends one message, which ends with a newline. begun says that the
-	// server may come to see it, also beside an error. b is the caller's again
-	// when carry returns.
+	// carry sends one message, which ends with a newline. begun reports that the server may
+	// see it, also beside an error. carry does not keep b.
 	carry func(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error)
 
-	// gone is closed when the process at the other end has ended, although its pipe
-	// may still be open; mourn then makes the reader finish. nil where the stream's
-	// end is the end of the process.
+	// gone is closed when the process at the other end has ended, although its pipe may still
+	// be open; mourn then makes the reader finish. nil if the end of the stream is the end of
+	// the process.
 	gone  <-chan struct{}
 	mourn func()
 
 	pending pending
 	hold    hold
 	events  outlet // to the owner of the connection
-	own     outlet // what the connection answers itself
+	own     outlet // answers what the server asks of the connection itself
 	intake  intake
 
 	done chan struct{}
@@ -60,7 +59,7 @@ func (s *stream) init(srv *Server, modern bool, on func(Event)) {
 // buffers hold outgoing messages while they are sent.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// keepBuffer is the largest buffer worth keeping for the next message, in bytes.
+// keepBuffer is the largest buffer that is kept for later messages, in bytes.
 const keepBuffer = 64 << 10
 
 func releaseBuffer(buf *[]byte) {
@@ -79,8 +78,8 @@ func (s *stream) Call(ctx context.Context, r *Request, on func(Event)) (Reply, e
 	return s.run(ctx, r, c)
 }
 
-// silence is the bound on a call's silence. A subscription is silent while nothing changes, and the stream that it shares
-// ends when its server does.
+// silence returns the limit of a call's silence. A subscription has none: it is silent while
+// nothing changes, and the stream that it shares ends with its server.
 func (s *stream) silence(method string) time.Duration {
 	if method == methodListen {
 		return 0
@@ -88,7 +87,7 @@ func (s *stream) silence(method string) time.Duration {
 	return s.srv.def.silence(method)
 }
 
-// run makes the call c, of which it becomes the owner.
+// run makes the call c and owns its end.
 func (s *stream) run(ctx context.Context, r *Request, c *call) (Reply, error) {
 	if err := s.pending.add(c); err != nil {
 		c.release()
@@ -140,8 +139,8 @@ func (s *stream) request(ctx context.Context, r *Request, c *call) (begun bool, 
 	return s.carry(ctx, c.expire, endLine(buf))
 }
 
-// abandon ends a call that its caller gives up, unless the answer came in this
-// very moment: that is too good to throw away.
+// abandon ends a call that its caller gives up. If the answer has just come, it returns the
+// answer.
 func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, error) {
 	if mine, _ := s.pending.take(c.id); mine == nil {
 		awaitDone(c)
@@ -153,7 +152,7 @@ func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, err
 	c.done.Store(true)
 	switch {
 	case !begun, r.Method == methodInitialize:
-	case c.listen: // whoever opens the next one counts on the server knowing the end of this one
+	case c.listen: // the next listen relies on the server knowing that this one has ended
 		s.sendCancelled(c.id)
 	default:
 		go s.sendCancelled(c.id)
@@ -161,7 +160,7 @@ func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, err
 	return Reply{}, err
 }
 
-// leave releases the call, also when its receiver panicked.
+// leave releases the call, even if its receiver panicked.
 func (s *stream) leave(c *call) {
 	if !c.done.Load() {
 		if mine, _ := s.pending.take(c.id); mine == nil {
@@ -171,15 +170,16 @@ func (s *stream) leave(c *call) {
 	c.release()
 }
 
-// awaitDone waits for a reader that has taken the call to finish it.
+// awaitDone waits until the reader that has taken the call finishes it.
 func awaitDone(c *call) {
 	for !c.done.Load() {
 		<-c.wake
 	}
 }
 
-// sendCancelled runs on a goroutine of its own: the server may be slow to read,
-// and a caller that gave up does not wait for that.
+// sendCancelled tells the server that a call is cancelled. Except for subscriptions it runs
+// on a goroutine of its own, because the server may be slow to read and the caller does not
+// wait for that.
 func (s *stream) sendCancelled(id int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), sideLimit)
 	defer cancel()
@@ -235,7 +235,7 @@ func (s *stream) post(ctx context.Context, buf *[]byte) error {
 	return err
 }
 
-// Listen implements Conn: the one stream carries everything.
+// Listen implements Conn. It does nothing, because the one stream carries all messages.
 func (s *stream) Listen() {}
 
 // Done implements Conn.
@@ -244,10 +244,9 @@ func (s *stream) Done() <-chan struct{} { return s.done }
 // Err implements Conn.
 func (s *stream) Err() error { return s.pending.ended() }
 
-// fail marks the connection as over and ends all calls. The first reason is kept;
-// first reports whether this one was. Done is closed before any call is told of
-// the end, so that a caller that knows of the end never takes the connection for
-// open.
+// fail marks the connection as over and ends all calls. The first reason is kept; first
+// reports whether this was the first. Done is closed before any call gets the error, so that
+// its caller finds the connection closed.
 func (s *stream) fail(end error) (first bool) {
 	broken, first := s.pending.stop(end, s.done)
 	if !first {
@@ -270,8 +269,7 @@ func (s *stream) answerOwn(ev Event) {
 	}
 }
 
-// ownAnswer answers a ping, and refuses a question for which there was no room or
-// no client to ask.
+// ownAnswer answers a ping, and refuses a question that could not be delivered.
 func ownAnswer(ev Event) Reply {
 	if ev.Method == methodPing {
 		return Reply{Result: []byte(`{}`)}

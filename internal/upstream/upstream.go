@@ -43,8 +43,7 @@ const (
 	DefaultStart        = 10 * time.Minute // a first start may download the server's package
 )
 
-// handshakeLimit bounds a handshake over the network where Definition.Timeout sets no
-// limit.
+// handshakeLimit bounds a handshake over the network if Definition.Timeout sets no limit.
 const handshakeLimit = 2 * time.Minute
 
 // Definition says what one server is and how to reach it.
@@ -57,32 +56,32 @@ type Definition struct {
 	Env  []string // stdio: the complete environment, "NAME=value"
 	Dir  string   // stdio: working directory, "" for the daemon's
 
-	Sandbox process.Sandbox // stdio: how far it is contained
+	Sandbox process.Sandbox // stdio: how it is contained
 
 	URL          string      // http, sse
 	Headers      http.Header // http, sse: the credential for this server; sent to the URL's origin only
 	AllowPrivate bool        // http, sse: loopback and private addresses are allowed
 
 	Start      time.Duration // stdio: from the start of the program to the end of the handshake; 0: DefaultStart
-	Timeout    time.Duration // of one call in all; 0: none. subscriptions/listen is exempt, and the handshake of a program
+	Timeout    time.Duration // of one call in total; 0: none. It does not apply to subscriptions/listen and to the handshake of a program
 	Connect    time.Duration // http, sse: of a connection, and as long again of its TLS handshake; 0: 10 s
 	FirstByte  time.Duration // http, sse: from a request to the header of its answer; 0: none
 	Idle       time.Duration // of silence during a call or on a stream; 0: none
 	MaxMessage int           // bytes of one message from the server; 0: DefaultMaxMessage
 	MaxStreams int           // http, sse: streams held open beside the calls; 0: no bound
-	KeepStderr bool          // stdio: standard error goes to the log, otherwise it is discarded
+	KeepStderr bool          // stdio: standard error is logged too
 }
 
-// Deps are what all servers share.
+// Deps are the dependencies of a server.
 type Deps struct {
 	Runner       *process.Runner // starts the children; needed for stdio
 	Log          *slog.Logger    // nil: slog.Default
 	ClientInfo   []byte          // raw {"name":…,"version":…}; becomes the User-Agent of HTTP requests
 	ProbeTimeout time.Duration   // 0: DefaultProbeTimeout
 
-	Credential Credential                     // http, sse: of this one server; nil: Headers say all
+	Credential Credential                     // http, sse: of this one server; nil: Headers are enough
 	Proxy      string                         // http, sse: egress.Options.Proxy
-	Notice     func(server string, open bool) // hears of circuits that open and close; may be nil
+	Notice     func(server string, open bool) // called when a circuit opens or closes; may be nil
 	Stderr     func(server, line string)      // stdio: receives what servers write to standard error; may be nil
 }
 
@@ -102,7 +101,7 @@ type Server struct {
 	counts    counters
 }
 
-// New checks the definition. Nothing is started or dialled.
+// New checks the definition. It starts and dials nothing.
 func New(def Definition, deps Deps) (*Server, error) {
 	s := &Server{def: def, deps: deps, log: deps.Log, agent: userAgent(deps.ClientInfo)}
 	if s.log == nil {
@@ -147,82 +146,79 @@ func (s *Server) checkHTTP() error {
 		Origin:       s.origin,
 		Dial:         s.def.Connect,
 		TLS:          s.def.Connect,
-		Header:       -1, // FirstByte and the limit of the call hold, which may be none
+		Header:       -1, // no limit here: FirstByte and the limit of the call apply
 		Proxy:        s.deps.Proxy,
 	})
 	return nil
 }
 
-// Close releases what no connection owns: idle HTTP connections. Connections
-// that are in use stay; their owner closes them.
+// Close closes idle HTTP connections. Connections in use stay open; their owner closes them.
 func (s *Server) Close() {
 	if s.transport != nil {
 		s.transport.CloseIdleConnections()
 	}
 }
 
-// Request goes to a server. Params are final apart from the progress token.
+// Request is one request to a server. Only the progress token in Params is replaced.
 type Request struct {
 	Method        string
 	Params        []byte
 	ProgressToken []byte // the client's raw token; nil: none. The connection mints its own and restores this one in progress notifications
-	// Logs names the client that hears the server's log messages with this call, where
-	// the stream of a legacy server does not say whose they are; empty: none does. One
-	// call of each name gets a message.
+	// Logs is the key of the client that receives the server's log messages with this call,
+	// where the stream of a legacy server does not assign them to calls; empty: none. Of
+	// several calls with one key, one receives each message.
 	Logs    string
 	Headers http.Header // modern HTTP only: the Mcp-Param-* to forward; other names are left out
 }
 
-// Reply is what a server answered: a result, or a JSON-RPC error. Plain is that of
-// its message.
+// Reply is a server's answer: a result, or a JSON-RPC error. Plain is the wire.Message's.
 type Reply struct {
 	Result []byte
 	Error  *wire.Error
 	Plain  bool
 }
 
-// Event is what a server says unasked: a notification, or (ID != nil) a
-// request that wants Answer. The slices belong to the receiver.
+// Event is a message of a server that answers no call: a notification, or (ID != nil) a
+// request that needs Answer. The slices belong to the receiver.
 //
-// In the modern era Params still carry the subscription id that the connection
-// minted; restoring the client's own is the caller's work.
+// In the modern era Params still carry the subscription id that the connection minted; the
+// receiver restores the client's own.
 type Event struct {
 	Method string
 	Params []byte
 	ID     wire.ID
-	Plain  bool // of its message
+	Plain  bool // the wire.Message's
 }
 
-// Conn is one connection to a server: a child, a session, or in the modern
-// HTTP era a mere sequence of requests. All methods may be used at once.
+// Conn is one connection to a server: a child, a session, or in the modern HTTP era only a
+// sequence of requests. All methods are safe for concurrent use.
 //
-// Two questions of a server never become events: ping is answered here, and a
-// JSON-RPC request in the modern era is a violation, dropped and counted.
+// Two requests of a server never become events: ping is answered here, and any request in the
+// modern era is a violation, dropped and counted.
 type Conn interface {
-	// Call sends and waits. on is called on the caller's goroutine, in order,
-	// for each message that came on behalf of this call; with nil such messages
-	// go to the connection's own on. When ctx is done the call is cancelled
-	// upstream (notifications/cancelled, or the stream is closed in the modern
-	// HTTP era) and ctx's error is returned.
+	// Call sends a request and waits. on is called on the caller's goroutine, in order, for
+	// each message on behalf of this call; if it is nil, such messages go to the connection's
+	// own on. When ctx is done the call is cancelled at the server (notifications/cancelled,
+	// or the stream is closed in the modern HTTP era) and ctx's error is returned.
 	Call(ctx context.Context, r *Request, on func(Event)) (Reply, error)
 	// Notify sends a notification.
 	Notify(ctx context.Context, method string, params []byte) error
 	// Answer answers an Event that has an ID. Legacy era only.
 	Answer(ctx context.Context, id wire.ID, r Reply) error
-	// Listen opens the stream for unasked messages if this kind of connection
-	// has one of its own (legacy Streamable HTTP) and it is not open. It returns
-	// at once; the stream is opened again when it breaks.
+	// Listen opens the stream for messages outside of calls, if this kind of connection has
+	// one of its own (legacy Streamable HTTP) and it is not open. It returns at once; the
+	// stream is opened again when it breaks.
 	Listen()
 	// Close ends the connection: calls in flight fail with ErrLost, a session
 	// is deleted, a child is stopped. It returns at once.
 	Close()
 	// Done is closed when the connection can carry no more calls.
 	Done() <-chan struct{}
-	// Err says why, once Done is closed.
+	// Err returns the reason, once Done is closed.
 	Err() error
 }
 
-// userAgent makes "name/version" of the client info, as far as it has them.
+// userAgent returns "name/version" of the client info, as far as it has them.
 func userAgent(info []byte) string {
 	name, _ := wire.GetString(info, "name")
 	version, _ := wire.GetString(info, "version")
@@ -244,8 +240,8 @@ func userAgent(info []byte) string {
 	return agent
 }
 
-// callLimit is the total time of a call, 0 for none. A subscription is meant
-// to stay open.
+// callLimit returns the total time of a call, 0 for none: a subscription stays open, and
+// dialLimit bounds the handshake of a program.
 func (d *Definition) callLimit(method string) time.Duration {
 	if method == methodListen || d.Kind == KindStdio && (method == methodInitialize || method == methodDiscover) {
 		return 0
@@ -253,8 +249,7 @@ func (d *Definition) callLimit(method string) time.Duration {
 	return d.Timeout
 }
 
-// silence is how long nothing may come during a call, 0 where its total time says enough. A subscription may be silent
-// for long, and what is behind it is looked after by who holds it.
+// silence returns how long a call may be silent, 0 if its total time is not longer anyway.
 func (d *Definition) silence(method string) time.Duration {
 	if total := d.callLimit(method); total > 0 && total <= d.Idle {
 		return 0
@@ -262,7 +257,7 @@ func (d *Definition) silence(method string) time.Duration {
 	return d.Idle
 }
 
-// dialLimit is the total time of a handshake.
+// dialLimit returns the total time of a handshake.
 func (d *Definition) dialLimit() time.Duration {
 	switch {
 	case d.Kind == KindStdio && d.Start > 0:
