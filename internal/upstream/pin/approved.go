@@ -14,10 +14,10 @@ func (g *Guard) Knows(k Kind) bool {
 	return r.fault == nil && r.count(k) > 0
 }
 
-// Approved is the list of what was approved of a kind and is not withheld now, as
-// a JSON array in the form that clients may see, ordered by name. It is what to
-// show of a server that cannot be asked yet. "[]" when nothing was approved, when
-// the manifest cannot be read, and when the server's command is withheld.
+// Approved returns the approved definitions of a kind that are not withheld now, as a JSON
+// array in the form that clients may see, ordered by name. It stands for the list of a server
+// that cannot be asked yet. "[]": nothing was approved, the manifest cannot be read, or the
+// server's command is withheld.
 func (g *Guard) Approved(k Kind) []byte {
 	r := g.record
 	out := []byte{'['}

@@ -9,25 +9,25 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
-// memberArguments is the member of a command that holds its arguments' digests.
+// memberArguments is the member of a command that holds the digests of its arguments.
 const memberArguments = "arguments"
 
-// edited is what is settled once a server is called with other arguments than at its
-// first use: what it offers beside what was approved is new.
+// edited is settled once a server is started with other arguments than at its first use:
+// definitions that it then offers beside the approved ones are new.
 const edited = "arguments edited"
 
-// Edit is a change of a server's arguments that the configuration made, as it may be
+// Edit is a change of a server's arguments by the configuration, in the form that may be
 // shown.
 type Edit struct {
 	Was []string `json:"was"`
 	Is  []string `json:"is"`
 }
 
-// follow approves the command of a program that was approved and is called with other
-// arguments now. They stand in the configuration, and whoever may write that can have
-// any program started under another name. What the server offers stays as it was
-// approved. Another program, environment or directory is no such change, and neither
-// is any under trust: manual. The caller holds the record's mu.
+// follow approves a command whose program was approved and whose arguments have changed. The
+// arguments come from the configuration, and a user that may write it can start any program
+// under another name anyway. The definitions of the server stay as they were approved. A
+// change of the program, environment or directory is not followed, and no change is under
+// trust: manual. The caller holds the record's mu.
 func (g *Guard) follow(def []byte) {
 	r, now := g.record, digestOf(def)
 	have, ok := r.approved[itemCommand]
@@ -55,8 +55,8 @@ func (g *Guard) follow(def []byte) {
 		Reason: fmt.Sprintf("the configuration changed the arguments; before sha256:%s, after sha256:%s", have, now)})
 }
 
-// tell writes down how the arguments of an approved command are shown, where an older
-// version did not. The caller holds mu.
+// tell writes to the manifest how the arguments of an approved command may be shown, if an
+// older version has not done that. The caller holds mu.
 func (g *Guard) tell() {
 	r := g.record
 	if r.told || g.process.Shown == nil {
@@ -72,7 +72,7 @@ func (g *Guard) tell() {
 	}
 }
 
-// shown are the arguments of the command in force as they may be shown.
+// shown returns the arguments of the command in force, in the form that may be shown.
 func (b *Book) shown(server string) []string {
 	if g := b.guard(server); g != nil && g.process != nil {
 		return g.process.Shown
@@ -80,13 +80,13 @@ func (b *Book) shown(server string) []string {
 	return nil
 }
 
-// uncalled is a command without its arguments: the program and where it runs.
+// uncalled returns a command without its arguments: the program and where it runs.
 func uncalled(command []byte) []byte {
 	return rawjson.Canonical(rawjson.Set(command, rawjson.Edit{Key: memberArguments}))
 }
 
-// Edited is the change of arguments that the configuration made in this run of the
-// daemon and that the operator has not looked at; nil without one.
+// Edited returns the change of arguments by the configuration in this run of the daemon,
+// until the operator approves an item; nil without one.
 func (b *Book) Edited(server string) *Edit {
 	r := b.known(server)
 	if r == nil {
@@ -101,7 +101,7 @@ func (b *Book) Edited(server string) *Edit {
 	return &edit
 }
 
-// Change is the difference between two lists of arguments.
+// Change returns the difference between two lists of arguments.
 func (e *Edit) Change() Change {
 	c := Change{Path: memberArguments, Before: commandLine(e.Was), After: commandLine(e.Is)}
 	if c.Before == c.After {
@@ -123,8 +123,8 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// Changes lists where what is withheld differs from what was approved. The arguments
-// of a command are one change, readable as far as they may be shown.
+// Changes lists the differences between what is withheld and what was approved. The arguments
+// of a command are one change, in the form that may be shown.
 func (w *Withheld) Changes() []Change {
 	all := Diff(w.Before, w.After)
 	if w.Item != itemCommand || w.Is == nil && w.Was == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Claims are what an approved tool says of itself, which the server made up.
+// Claims are statements of a server about one of its approved tools. Nothing verifies them.
 type Claims struct {
 	Definition  string // digest of the definition
 	ReadOnly    bool   // readOnlyHint
@@ -15,8 +15,8 @@ type Claims struct {
 	Schema      bool   // it has an outputSchema
 }
 
-// Claims returns what is known of a tool by the name that clients know it by; false when
-// nothing of that name was approved.
+// Claims returns the claims of a tool by the name that clients know; false: no tool of that
+// name was approved.
 func (g *Guard) Claims(tool string) (c Claims, known bool) {
 	r := g.record
 	item, have, ok := r.approvedAs(Tools, tool)
@@ -32,8 +32,8 @@ func (g *Guard) Claims(tool string) (c Claims, known bool) {
 		Schema: wire.Get(raw, "outputSchema") != nil}, true
 }
 
-// approvedAs finds what was approved under a name that clients know, which is the
-// server's own without hidden characters.
+// approvedAs finds the approved item of a name that clients know, which is the server's own
+// name without hidden characters.
 func (r *record) approvedAs(k Kind, shown string) (item string, d digest, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Change is one place at which two definitions differ. Texts are quoted, with
-// everything escaped that cannot be seen; "" stands for nothing there.
+// Change is one place at which two definitions differ. Texts are quoted, with all invisible
+// characters escaped; "" means that nothing is there.
 type Change struct {
 	Path          string `json:"path"` // member names and [n], joined by dots
 	Before, After string
 }
 
-// Diff lists where after differs from before, in the order of the paths. A nil
-// definition is nothing at all.
+// Diff lists where after differs from before, in the order of the paths. A nil definition is
+// empty.
 func Diff(before, after []byte) []Change {
 	was, is := flat(before), flat(after)
 	paths := maps.Clone(was)
@@ -31,7 +31,7 @@ func Diff(before, after []byte) []Change {
 	return out
 }
 
-// flat is the leaves of a definition by their path.
+// flat returns the leaves of a definition by their path.
 func flat(def []byte) map[string]string {
 	out := make(map[string]string)
 	if def != nil {
@@ -64,7 +64,7 @@ func below(path, name string) string {
 	return path + "." + name
 }
 
-// word is a member's name as it can be read: quoted, unless it is plain.
+// word returns a member's name, quoted unless it is plain.
 func word(name string) string {
 	for _, r := range name {
 		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '$') {

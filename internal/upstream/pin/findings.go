@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// findings are what is withheld on one connection, by group and item. A group is a
-// list or one item that is on none.
+// findings holds the withheld items of one connection, by group and item. A group is a
+// list, or one item that is on none.
 type findings map[string]map[string]*Withheld
 
 func with(f findings, group string, held map[string]*Withheld) findings {
@@ -18,9 +18,9 @@ func with(f findings, group string, held map[string]*Withheld) findings {
 	return f
 }
 
-// found replaces the findings of one group on one connection; v is nil without a
-// connection. It drops the findings of the group that are kept for ended connections. The
-// caller holds mu.
+// found replaces the findings of one group on one connection; v is nil without a connection.
+// It drops the findings of the group that are kept for ended connections. The caller holds
+// mu.
 func (r *record) found(v *View, group string, withheld []*Withheld) {
 	held := make(map[string]*Withheld, len(withheld))
 	for _, w := range withheld {
@@ -33,7 +33,8 @@ func (r *record) found(v *View, group string, withheld []*Withheld) {
 }
 
 // unite sets open to the union of the findings of a group over all connections. If they
-// differ, first wins, then the finding in force. The caller holds mu and publishes.
+// differ for an item, the one in first is used, otherwise the finding in force. The caller
+// holds mu and publishes.
 func (r *record) unite(group string, first map[string]*Withheld) {
 	all := maps.Clone(first)
 	if all == nil {
@@ -57,8 +58,8 @@ func (r *record) unite(group string, first map[string]*Withheld) {
 	}
 }
 
-// reconsider looks again at what is withheld on every connection after something
-// was approved. The caller holds mu and publishes.
+// reconsider updates the findings of all connections after an approval. The caller holds mu
+// and publishes.
 func (r *record) reconsider() {
 	groups := make(map[string]bool)
 	for _, f := range r.views {

@@ -10,8 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
-// Guard answers for one server what may be offered and used. All its methods
-// may be used at once.
+// Guard decides for one server what may be offered and used. It is safe for concurrent use.
 type Guard struct {
 	record  *record
 	manual  bool
@@ -23,8 +22,8 @@ type Guard struct {
 // hide a changed one.
 type View struct{ *Guard }
 
-// Start decides whether the server's process may be started. Its error wraps
-// ErrWithheld, or says why the program could not be looked at.
+// Start decides whether the server's process may be started. Its error wraps ErrWithheld, or
+// says why the program could not be read.
 func (g *Guard) Start() error {
 	if g.process == nil {
 		return nil
@@ -45,10 +44,10 @@ func (g *Guard) Start() error {
 	return nil
 }
 
-// Epoch changes when verdicts of before may not hold any more.
+// Epoch returns a number that changes when earlier verdicts may no longer hold.
 func (g *Guard) Epoch() uint64 { return g.record.epoch.Load() }
 
-// Held says what is withheld, and why.
+// Held is the error for an item that is withheld.
 type Held struct {
 	Item   string
 	Reason Reason
@@ -60,8 +59,8 @@ func (h *Held) Error() string {
 
 func (h *Held) Unwrap() error { return ErrWithheld }
 
-// Meet is told what a server says of itself when a connection opens. The first
-// time is a first use; in another era only as far as nothing differs.
+// Meet handles a server's greeting when a connection opens. The first greeting is a first
+// use; the first one in another era only as far as nothing differs.
 func (g *Guard) Meet(era string, capabilities, instructions []byte) {
 	g.meet(nil, era, capabilities, instructions)
 }
@@ -77,8 +76,8 @@ func (g *Guard) meet(v *View, era string, capabilities, instructions []byte) {
 	g.instructions(v, era, instructions)
 }
 
-// Instructions is what clients may see of a server's instructions, raw; nil
-// for nothing.
+// Instructions returns the part of a server's instructions that clients may see, raw; nil:
+// nothing.
 func (g *Guard) Instructions(era string, text []byte) []byte { return g.instructions(nil, era, text) }
 
 func (g *Guard) instructions(v *View, era string, text []byte) []byte {
@@ -99,8 +98,7 @@ func (g *Guard) instructions(v *View, era string, text []byte) []byte {
 	return shown
 }
 
-// CleanText cleans the strings of raw and cuts those that are longer than
-// limit; 0 is no limit.
+// CleanText cleans the strings of raw and cuts those that are longer than limit; 0: no limit.
 func CleanText(raw []byte, limit int) (out []byte, n int) {
 	if plainJSON(raw) && (limit == 0 || len(raw) <= limit) {
 		return raw, 0
@@ -120,9 +118,9 @@ func CleanText(raw []byte, limit int) (out []byte, n int) {
 	return out, n
 }
 
-// Shut returns why an item may not be used, for items that are used without being
-// listed: the addresses of resources and templates. An address that a server may take
-// for a withheld one is withheld too, unless it was approved itself.
+// Shut returns why an item may not be used, for items that are used without being listed: the
+// addresses of resources and templates. An address that a server may take for a withheld one
+// is withheld too, unless it was approved itself.
 func (g *Guard) Shut(k Kind, name string) Reason {
 	if why := g.shutAll(k); why != "" {
 		return why
@@ -134,7 +132,7 @@ func (g *Guard) Shut(k Kind, name string) Reason {
 	return why
 }
 
-// shutAll is why nothing of a kind may be used that is not listed.
+// shutAll returns why no item of a kind may be used without being listed.
 func (g *Guard) shutAll(k Kind) Reason {
 	p := g.record.public.Load()
 	switch {
@@ -146,9 +144,9 @@ func (g *Guard) shutAll(k Kind) Reason {
 	return ""
 }
 
-// Unlisted returns why a name that a server does not list may not be used. Under
-// auto such a name is allowed, unless it is withheld on another connection, looks like
-// one that is withheld or approved, or has invisible characters.
+// Unlisted returns why a name that a server does not list may not be used. Under auto such a
+// name is allowed, unless it is withheld on another connection, looks like one that is
+// withheld or approved, or has invisible characters.
 func (g *Guard) Unlisted(k Kind, name string) Reason {
 	if why := g.Shut(k, name); why != "" {
 		return why
@@ -162,7 +160,7 @@ func (g *Guard) Unlisted(k Kind, name string) Reason {
 	return ""
 }
 
-// Withheld lists what is withheld of a server, with what was approved before.
+// Withheld lists the withheld items of a server, with what was approved before.
 func (b *Book) Withheld(server string) []Withheld {
 	r := b.known(server)
 	if r == nil {
@@ -185,7 +183,7 @@ func (b *Book) Withheld(server string) []Withheld {
 	return out
 }
 
-// Items names what is withheld of a server.
+// Items returns the names of the withheld items of a server.
 func (b *Book) Items(server string) []string {
 	r := b.known(server)
 	if r == nil {
@@ -199,8 +197,8 @@ func (b *Book) Items(server string) []string {
 	return out
 }
 
-// lookAtCommand sees whether the program changed since it was started last,
-// where the look itself approves nothing.
+// lookAtCommand checks whether the program has changed since its last start, unless the check
+// itself would approve it as a first use.
 func (b *Book) lookAtCommand(server string) {
 	g := b.guard(server)
 	if g == nil {
@@ -216,15 +214,14 @@ func (b *Book) lookAtCommand(server string) {
 	}
 }
 
-// ErrStale says that something was not approved since it is not what was
-// shown: it changed, or is withheld no longer.
+// ErrStale says that an item was not approved because it is not as it was shown: it has
+// changed, or is no longer withheld.
 var ErrStale = errors.New("not what is withheld now")
 
-// ErrUnknown says that there is no such server.
+// ErrUnknown says that the server does not exist.
 var ErrUnknown = errors.New("no such server")
 
-// Approve approves items as they were shown. It approves all of them or, with
-// an error, none.
+// Approve approves items as they were shown. It approves all of them or, with an error, none.
 func (b *Book) Approve(server string, approvals []Approval) error {
 	r := b.known(server)
 	if r == nil {
@@ -243,7 +240,7 @@ func (b *Book) Approve(server string, approvals []Approval) error {
 		words = append(words, settledBy(a.Item))
 	}
 	r.edit = Edit{}
-	if r.fault != nil { // nothing may count as a first use after that
+	if r.fault != nil { // after that nothing may count as a first use
 		words = append(words, recovered)
 	}
 	if err := r.approve(items, words...); err != nil {
@@ -255,7 +252,7 @@ func (b *Book) Approve(server string, approvals []Approval) error {
 	return nil
 }
 
-// settledBy is what an approval of an item settles.
+// settledBy returns the word that an approval of an item settles.
 func settledBy(item string) string {
 	word, _, _ := strings.Cut(item, ":")
 	for _, k := range kindWords {
@@ -266,8 +263,8 @@ func settledBy(item string) string {
 	return item
 }
 
-// single decides about an item that is no entry of a list, as a connection has
-// it, at its first use under auto by approving it. The caller holds mu.
+// single decides about an item that is not on a list, on connection v. At its first use under
+// auto it approves the item. The caller holds mu.
 func (r *record) single(v *View, manual bool, item, settled string, def []byte) Reason {
 	d := digestOf(def)
 	why := r.reason(item, d, !r.settled[settled] && !r.settled[recovered])

@@ -21,7 +21,7 @@ const (
 	Resources
 	Templates
 	Skills    // SEP-2640
-	KindCount // how many there are
+	KindCount // the number of lists
 )
 
 var kindWords = [KindCount]struct {
@@ -35,7 +35,7 @@ var kindWords = [KindCount]struct {
 	Skills:    {"skill", "skills", "uri", []string{"extensions", "io.modelcontextprotocol/skills"}},
 }
 
-// isAddress reports a kind whose entries are named by a URI.
+// isAddress reports whether the entries of a kind are named by a URI.
 func (k Kind) isAddress() bool { return k == Resources || k == Templates || k == Skills }
 
 // Items that are no entry of a list.
@@ -44,28 +44,28 @@ const (
 	itemInstructions = "instructions"
 )
 
-// key names an item: the kind and the server's own name for it.
+// key returns the name of an item: the kind and the server's own name for it.
 func (k Kind) key(name string) string { return kindWords[k].item + ":" + name }
 
-// Caps on what is offered.
+// Limits of what is offered.
 const (
 	maxName        = 256       // bytes of a name
 	maxAddress     = 8 << 10   // bytes of a URI
 	maxItem        = 512 << 10 // bytes of one definition
-	maxTitle       = 1 << 10   // bytes of a title; what is longer is cut
-	maxDescription = 32 << 10  // bytes of a description; what is longer is cut
-	maxGreeting    = 64 << 10  // bytes of instructions; what is longer is cut
+	maxTitle       = 1 << 10   // bytes of a title; the rest is cut
+	maxDescription = 32 << 10  // bytes of a description; the rest is cut
+	maxGreeting    = 64 << 10  // bytes of instructions; the rest is cut
 	cutMark        = "…[cut]"
 )
 
 type digest [sha256.Size]byte
 
-// digestOf is equal for two definitions that differ in the order of their
-// keys, in white space or in how strings are escaped, and in nothing else.
+// digestOf returns equal digests for definitions that differ only in the order of their keys,
+// in white space or in how strings are escaped.
 func digestOf(canonical []byte) digest { return sha256.Sum256(canonical) }
 
-// canonical is what of a definition is pinned: all of it, but for what a
-// resource says about its present content, which is a number and a time.
+// canonical returns the pinned part of a definition: all of it except for the present size
+// and time of a resource, which change with its content.
 func canonical(k Kind, raw []byte) []byte {
 	if k == Resources {
 		if isNumber(wire.Get(raw, "size")) {
@@ -82,24 +82,24 @@ func isNumber(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
 }
 
-// isTime reports a text in the characters of ISO 8601 alone.
+// isTime reports whether raw is a text of only the characters of ISO 8601.
 func isTime(raw []byte) bool {
 	text, ok := wire.Text(raw)
 	return ok && text != "" && len(text) <= len("2006-01-02T15:04:05.000000000+00:00") && strings.Trim(text, "0123456789-:.+TZ") == ""
 }
 
-// seen is one entry of a list as it was looked at.
-type seen struct {
+// seen is one entry of a list after it was examined.
+type seen struct { // unchanged
 	raw     []byte // as it came
 	name    string // the server's own
-	shown   string // what clients know it by
+	shown   string // the name that clients know
 	clean   []byte // as clients may see it
-	cleaned int    // what was taken out of it or cut
+	cleaned int    // how many parts were removed or cut
 	digest  digest
-	refusal string // why it cannot be offered at all; "" when it may
+	refusal string // why it cannot be offered at all; "": it can
 }
 
-// look takes one entry apart.
+// look examines one entry.
 func look(k Kind, raw []byte) seen {
 	s := seen{raw: raw}
 	var isText bool
@@ -132,8 +132,8 @@ func look(k Kind, raw []byte) seen {
 	return s
 }
 
-// cleanValue cleans every string in raw and cuts titles and descriptions. A
-// member's name is never changed, since what is left could be another's.
+// cleanValue cleans every string in raw and cuts titles and descriptions. It never changes a
+// member's name, because the rest could be another member's name.
 func cleanValue(raw []byte) (out []byte, n int, hiddenKey bool) {
 	if len(raw) <= maxTitle && plainJSON(raw) {
 		return raw, 0, false
@@ -168,8 +168,8 @@ func cut(text string, limit int) string {
 	return visible.Cut(text, limit-len(cutMark)) + cutMark
 }
 
-// plainJSON reports whether raw holds neither a character beyond ASCII nor an
-// escape that could stand for one to be taken out.
+// plainJSON reports whether raw holds neither a character beyond ASCII nor an escape that
+// could be one to be removed.
 func plainJSON(raw []byte) bool {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
@@ -185,7 +185,7 @@ func plainJSON(raw []byte) bool {
 	return true
 }
 
-// survey looks at every entry of a list.
+// survey examines every entry of a list.
 func survey(k Kind, entries []byte) []seen {
 	var out []seen
 	for raw := range wire.Elements(entries) {

@@ -10,8 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Verdict is what a guard thinks of one list of one connection. It is not
-// changed.
+// Verdict is the decision of a guard about one list of one connection. It is immutable.
 type Verdict struct {
 	record *record
 	epoch  uint64
@@ -19,7 +18,7 @@ type Verdict struct {
 	sum    digest
 	open   map[string]opened // by the name that clients know
 	held   map[string]Reason // by that name and by the server's own
-	asIs   bool              // the list may go out as it came
+	asIs   bool              // the list may be forwarded unchanged
 
 	withheld []*Withheld
 }
@@ -33,8 +32,7 @@ type opened struct {
 // Current reports whether the verdict still holds, as far as approvals go.
 func (v *Verdict) Current() bool { return v.epoch == v.record.epoch.Load() }
 
-// Name is the server's own name for what clients know as name, or why it may
-// not be used.
+// Name returns the server's own name for a name that clients know, or why it may not be used.
 func (v *Verdict) Name(name string) (own string, why Reason) {
 	if o, ok := v.open[name]; ok {
 		return o.name, ""
@@ -45,17 +43,17 @@ func (v *Verdict) Name(name string) (own string, why Reason) {
 	return "", Unlisted
 }
 
-// maxItems is how many entries of one list are looked at.
+// maxItems bounds the entries of one list that are examined.
 const maxItems = 20_000
 
-// Asker is for whom a list was asked: some servers offer more to a client that
-// declares more.
+// Asker describes the client that a list was asked for: some servers offer more to a client
+// that declares more.
 type Asker struct {
 	Era    string // legacy or modern
 	Client string // the capabilities that the client declared, in a fixed order; "" for none
 }
 
-// settled is what a first use of a kind settles: the kind, for clients that
+// settled returns the word that a first use of a kind settles: the kind, for clients that
 // declare the same.
 func (a Asker) settled(k Kind) string {
 	if a.Client == "" {
@@ -64,8 +62,8 @@ func (a Asker) settled(k Kind) string {
 	return kindWords[k].settled + " for " + a.Client
 }
 
-// Judge compares a whole list with what was approved, at its first use under
-// auto by approving it. An empty list is no use yet.
+// Judge compares a whole list with what was approved. At its first use under auto it approves
+// the list. An empty list does not count as a use.
 func (g *Guard) Judge(a Asker, k Kind, entries []byte) *Verdict { return g.judge(nil, a, k, entries) }
 
 func (g *Guard) judge(view *View, a Asker, k Kind, entries []byte) *Verdict {
@@ -102,17 +100,16 @@ func (r *record) noteCleaned(k Kind, list []seen) {
 	}
 }
 
-// nothingUsed reports that no list of a kind has been used yet, and that it
-// did not come later than the rest. The caller holds mu.
+// nothingUsed reports whether no list of a kind has been used yet and the kind did not appear
+// after the first greeting. The caller holds mu.
 func (r *record) nothingUsed(a Asker, k Kind) bool {
 	return !r.settled[kindWords[k].settled] && !r.settled[recovered] && !r.late(a.Era, k) && r.count(k) == 0
 }
 
-// isFirstUse decides whether a list approves itself. For clients that declare
-// something else than those before, it may add to what was approved; but not
-// when something that they share has changed, which tells of an update, nor in an
-// era that came later, nor once the server is called with other arguments. The caller
-// holds mu.
+// isFirstUse decides whether a list approves itself. A client that declares other
+// capabilities than earlier ones may add to what was approved. It may not if an entry that
+// was approved has changed, which points to an update, nor in an era that came later, nor
+// once the server is started with other arguments. The caller holds mu.
 func (g *Guard) isFirstUse(a Asker, k Kind, list []seen) bool {
 	r := g.record
 	if g.manual || r.fault != nil || len(list) == 0 || r.settled[recovered] || r.settled[a.settled(k)] || r.late(a.Era, k) {
@@ -129,8 +126,8 @@ func (g *Guard) isFirstUse(a Asker, k Kind, list []seen) bool {
 	return true
 }
 
-// NoList is the verdict about a server that does not answer a list: what was
-// approved of it stands.
+// NoList returns the verdict about a server that does not answer a list: what was approved
+// may be used.
 func (g *Guard) NoList(k Kind) *Verdict {
 	r := g.record
 	r.mu.Lock()
@@ -162,8 +159,8 @@ func (g *Guard) firstUse(k Kind, word string, list []seen) {
 	r.used(word, len(items))
 }
 
-// verdict decides about every entry; first says that nothing of the kind has
-// been used before. The caller holds mu.
+// verdict decides about every entry. first: nothing of the kind has been used before. The
+// caller holds mu.
 func (g *Guard) verdict(k Kind, list []seen, first bool) *Verdict {
 	r := g.record
 	v := &Verdict{record: r, kind: k, asIs: true, open: make(map[string]opened, len(list)), held: make(map[string]Reason)}
@@ -178,7 +175,7 @@ func (g *Guard) verdict(k Kind, list []seen, first bool) *Verdict {
 		if why == "" {
 			v.open[s.shown] = opened{s.name, s.digest}
 			if s.name != s.shown {
-				v.held[s.name] = Refused // one spelling is enough
+				v.held[s.name] = Refused // only one spelling may be used
 			}
 			v.asIs = v.asIs && s.cleaned == 0
 			continue
@@ -191,7 +188,7 @@ func (g *Guard) verdict(k Kind, list []seen, first bool) *Verdict {
 		v.withheld = append(v.withheld, w)
 		v.held[s.shown], v.held[s.name] = why, why
 	}
-	for name := range v.open { // an entry that is spared of two of one name
+	for name := range v.open { // an entry of the same name may have been refused
 		delete(v.held, name)
 	}
 	if len(list) > 0 {
@@ -210,8 +207,8 @@ func (r *record) count(k Kind) (n int) {
 	return n
 }
 
-// Show is what clients may see of entries, which are the list that was judged
-// or a page of it; unchanged when they may see all of it as it came.
+// Show returns the part of entries that clients may see; entries is the list that was judged
+// or a page of it. changed is false if they may see all of it unchanged.
 func (v *Verdict) Show(entries []byte, whole bool) (shown []byte, changed bool) {
 	if whole && v.asIs {
 		return entries, false
@@ -238,9 +235,9 @@ func (v *Verdict) Show(entries []byte, whole bool) (shown []byte, changed bool) 
 	return append(out, ']'), true
 }
 
-// refuse marks what cannot be offered beside the rest: names that are taken or
-// look alike, and names in another server's prefix. Of those that look alike an
-// approved one stays. The caller holds mu.
+// refuse refuses entries that cannot be offered together: names that are taken or look alike,
+// and names in another server's prefix. Of entries that look alike an approved one is kept.
+// The caller holds mu.
 func (g *Guard) refuse(k Kind, list []seen) {
 	servers := g.record.book.names()
 	groups := make(map[string][]int)
@@ -268,8 +265,8 @@ func (g *Guard) refuse(k Kind, list []seen) {
 	}
 }
 
-// forms are the forms of a name that must be unique in a list. Addresses differ
-// in case legitimately, and are compared as they are.
+// forms returns the forms of a name that must be unique in a list. Addresses may differ only
+// in case, so they are compared unchanged.
 func forms(k Kind, shown string) []string {
 	if k.isAddress() {
 		return []string{shown}
@@ -278,8 +275,8 @@ func forms(k Kind, shown string) []string {
 	return []string{"0" + l[0], "1" + l[1]}
 }
 
-// spareOne refuses all of a group but the one that was approved, or, when they
-// are one and the same, but the first.
+// spareOne refuses all entries of a group except the approved one, or except the first if all
+// are equal.
 func (g *Guard) spareOne(k Kind, list []seen, group []int) {
 	spared := -1
 	same := true

@@ -20,18 +20,18 @@ import (
 
 type raw = json.RawMessage
 
-// manifest is what was approved of one server.
+// manifest holds what was approved of one server.
 type manifest struct {
-	settled map[string]bool   // what has had its first use: lists, command, instructions
+	settled map[string]bool   // words for first uses that are over: lists, command, instructions
 	items   map[string][]byte // canonical definitions
-	shown   []string          // the command's arguments as they may be shown; nil: not known
+	shown   []string          // the command's arguments in the form that may be shown; nil: not known
 }
 
 func newManifest() *manifest {
 	return &manifest{settled: make(map[string]bool), items: make(map[string][]byte)}
 }
 
-// maxManifest bounds a manifest. It is read whole.
+// maxManifest bounds a manifest. It is read as a whole.
 const maxManifest = 64 << 20
 
 var (
@@ -39,11 +39,11 @@ var (
 	errGrown   = errors.New("the manifest would grow too large")
 )
 
-// sumMember begins the last line, which is over every byte before it: a file
-// that was cut or half written is not taken for what somebody approved.
+// sumMember begins the last line, which is a digest of all bytes before it: a file that was
+// truncated or half written does not pass for an approved one.
 const sumMember = `"sum":"`
 
-// encode writes an item a line, so that two manifests can be compared by eye.
+// encode writes one item a line, so that people can compare two manifests.
 func (m *manifest) encode(server string) []byte {
 	b := append([]byte(`{"format":1,"server":`), rawjson.AppendQuote(nil, server)...)
 	b = append(b, `,"settled":[`...)
@@ -75,7 +75,7 @@ func separate(b []byte, i int) []byte {
 	return b
 }
 
-// decode accepts what encode wrote for this server, and nothing else.
+// decode accepts only what encode wrote for this server.
 func decode(b []byte, server string) (*manifest, error) {
 	at := bytes.LastIndex(b, []byte("\n"+sumMember)) + 1
 	if at == 0 || wire.ValidateValue(b) != nil {
@@ -112,7 +112,7 @@ func decode(b []byte, server string) (*manifest, error) {
 	return m, nil
 }
 
-// readManifest is empty for a server that nothing was approved of.
+// readManifest returns an empty manifest for a server of which nothing was approved.
 func readManifest(place *durable.Pinned, name, server string) (*manifest, error) {
 	dir, err := place.Root()
 	if err != nil {
@@ -136,8 +136,7 @@ func readManifest(place *durable.Pinned, name, server string) (*manifest, error)
 	return decode(b, server)
 }
 
-// writeManifest puts a manifest in the place of the one before, or leaves
-// that as it was.
+// writeManifest replaces the manifest, or leaves the old one unchanged.
 func writeManifest(place *durable.Pinned, name string, b []byte) error {
 	if len(b) > maxManifest {
 		return errGrown

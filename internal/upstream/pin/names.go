@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 )
 
-// Names are the names of a kind that a server is known to offer: approved or
-// withheld. None: it is not known.
+// Names returns the names of a kind that a server is known to offer, approved or withheld.
+// None: the names are not known.
 func (b *Book) Names(server string, k Kind) []string {
 	r := b.known(server)
 	if r == nil {
@@ -22,7 +22,7 @@ func (b *Book) Names(server string, k Kind) []string {
 	return slices.Compact(slices.Sorted(named(k, slices.Concat(slices.Collect(maps.Keys(r.approved)), slices.Collect(maps.Keys(r.open))))))
 }
 
-// Approved is Names by the manifest in a directory alone, where no daemon runs.
+// Approved is Names from the manifest in a directory alone, for use without a daemon.
 func Approved(dir, server string, k Kind) ([]string, error) {
 	place, err := durable.Pin(filepath.Join(dir, "manifest"))
 	if err != nil {
@@ -36,7 +36,7 @@ func Approved(dir, server string, k Kind) ([]string, error) {
 	return slices.Sorted(named(k, slices.Collect(maps.Keys(m.items)))), nil
 }
 
-// named are the names of a kind among items.
+// named returns the names of a kind among items.
 func named(k Kind, items []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, item := range items {

@@ -3,10 +3,10 @@
 // child process, the command. Definitions that a person or the first use approved
 // are offered; new and changed ones are withheld until they are approved too.
 //
-// Invariant: nothing is offered that the manifest on disk does not hold with the
-// same digest. An approval approves exactly the digest that was shown. A manifest
-// that cannot be read or written approves nothing. The spelling of a name that a
-// client sees is the only one under which the item can be used.
+// Invariant: nothing is offered that the manifest on disk does not hold with the same digest.
+// An approval approves exactly the digest that was shown. A manifest that cannot be read or
+// written approves nothing. An item can be used only under the spelling of its name that
+// clients see.
 package pin
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Reason is why something is withheld, "" when it is not.
+// Reason says why something is withheld; "": it is not.
 type Reason string
 
 // The reasons.
 const (
-	Changed    Reason = "changed"    // not what was approved
-	New        Reason = "new"        // was not there when the rest was approved
-	Unapproved Reason = "unapproved" // nobody has approved anything yet
+	Changed    Reason = "changed"    // differs from what was approved
+	New        Reason = "new"        // did not exist when the rest was approved
+	Unapproved Reason = "unapproved" // nothing was approved yet
 	Refused    Reason = "refused"    // cannot be approved: see Withheld.Detail
 	Damaged    Reason = "damaged"    // the manifest cannot be read
 	Unlisted   Reason = "unlisted"   // the server does not offer it
 )
 
-// Rule is what the record says of an act that was withheld.
+// Rule returns the rule in the record of an act that was withheld.
 func (r Reason) Rule() string {
 	if r == New {
 		r = Changed
@@ -44,17 +44,17 @@ func (r Reason) Rule() string {
 	return "pin." + string(r)
 }
 
-// ErrWithheld is wrapped by the error of what must not be started.
+// ErrWithheld is wrapped by the error for something that is withheld.
 var ErrWithheld = errors.New("withheld until it is approved")
 
-// Options are what a book is made from.
+// Options configures a book.
 type Options struct {
-	Dir  string       // where the manifests are, made when it is missing
+	Dir  string       // directory of the manifests, made if it is missing
 	Log  *slog.Logger // nil: slog.Default
-	Note func(Note)   // for the record; nil: nobody is told
+	Note func(Note)   // takes notes for the record; nil: they are dropped
 }
 
-// Note is what the record should hold of an offer.
+// Note is an event of an offer, for the record.
 type Note struct {
 	Server string
 	Item   string // "" for a whole list
@@ -64,19 +64,19 @@ type Note struct {
 	Count  int64
 }
 
-// Book is the manifests of all servers.
+// Book holds the manifests of all servers.
 type Book struct {
 	o     Options
-	place *durable.Pinned // of the manifests
+	place *durable.Pinned // where the manifests are
 	files files
 
 	mu      sync.Mutex
 	records map[string]*record
 	guards  map[string]*Guard
-	servers []string // all that are configured, for their prefixes
+	servers []string // all configured servers, for their prefixes
 }
 
-// Open makes the directory of the manifests, private and ours.
+// Open makes the directory of the manifests, private to this user.
 func Open(o Options) (*Book, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -98,8 +98,8 @@ func Open(o Options) (*Book, error) {
 	return &Book{o: o, place: place, records: make(map[string]*record), guards: make(map[string]*Guard)}, nil
 }
 
-// SetServers says which servers there are: none of them may offer a name that
-// lies in another's prefix.
+// SetServers sets the names of the configured servers: none of them may offer a name in the
+// prefix of another.
 func (b *Book) SetServers(names []string) {
 	names = slices.Sorted(slices.Values(names))
 	b.mu.Lock()
@@ -113,7 +113,7 @@ func (b *Book) SetServers(names []string) {
 	}
 }
 
-// Close notes what was not noted yet.
+// Close records the first uses that were not recorded yet.
 func (b *Book) Close() {
 	b.mu.Lock()
 	all := slices.Collect(maps.Values(b.records))
@@ -129,8 +129,8 @@ func (b *Book) names() []string {
 	return b.servers
 }
 
-// Guard is what the relay asks about one server. It is the same for the same
-// server with the same handling, so that a reload changes nothing about it.
+// Guard returns the guard of one server. An unchanged server keeps its guard, so that a
+// reload changes nothing about it.
 func (b *Book) Guard(server string, manual bool, p *Process) *Guard {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,8 +143,8 @@ func (b *Book) Guard(server string, manual bool, p *Process) *Guard {
 	return g
 }
 
-// record is the state of one server, read from its manifest at first need.
-// The caller holds mu.
+// record returns the state of one server, read from its manifest on first use. The caller
+// holds mu.
 func (b *Book) record(server string) *record {
 	r := b.records[server]
 	if r == nil {
@@ -154,31 +154,31 @@ func (b *Book) record(server string) *record {
 	return r
 }
 
-// guard is the one in force for a server, or nil.
+// guard returns the guard in force for a server, or nil.
 func (b *Book) guard(server string) *Guard {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.guards[server]
 }
 
-// known is the state of a server that has a guard, or nil.
+// known returns the state of a server that has had a guard, or nil.
 func (b *Book) known(server string) *record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.records[server]
 }
 
-// Withheld is one thing that is not offered. Before and After are definitions
-// in canonical form; nil where there is none.
+// Withheld is one item that is not offered. Before and After are definitions in canonical
+// form; nil: there is none.
 type Withheld struct {
 	Item   string `json:"item"`
 	Reason Reason `json:"reason"`
 	Detail string `json:"detail,omitempty"` // of a refusal
-	Digest string `json:"digest"`           // of After: what an approval has to repeat
+	Digest string `json:"digest"`           // of After; an approval has to repeat it
 	Before raw    `json:"before,omitempty"`
 	After  raw    `json:"after,omitempty"`
-	// Was and Is are the arguments of a command as they may be shown, as approved and
-	// now; nil where they are not known.
+	// Was and Is are the approved and the present arguments of a command, in the form that
+	// may be shown; nil: they are not known.
 	Was []string `json:"was,omitempty"`
 	Is  []string `json:"is,omitempty"`
 }

@@ -17,17 +17,16 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Process is what is started for a server. Arguments may hold secrets, so only
-// their digests and what may be shown of them are kept; of the environment, the
-// names.
+// Process is the program of a server. Arguments may hold secrets, so the manifest has only
+// their digests and what may be shown of them; of the environment it has the names.
 type Process struct {
 	Path  string // absolute
 	Args  []string
-	Shown []string // Args as they may be shown, by place; nil: not at all
+	Shown []string // Args in the form that may be shown, by position; nil: none
 	Env   []string // names of the declared variables
 	Dir   string
-	// Follow approves a change of Args alone: they come from the configuration, and
-	// what the program offers is compared after its start.
+	// Follow approves a change of only Args: they come from the configuration, and the
+	// program's definitions are compared after its start.
 	Follow bool
 }
 
@@ -38,8 +37,8 @@ func (p *Process) equal(o *Process) bool {
 	return p.Path == o.Path && p.Dir == o.Dir && p.Follow == o.Follow && slices.Equal(p.Args, o.Args) && slices.Equal(p.Shown, o.Shown) && slices.Equal(p.Env, o.Env)
 }
 
-// definition is the item that stands for a process: canonical JSON, as every
-// other item. The program's content is looked at now.
+// definition returns the item for a process: canonical JSON, like every other item. It reads
+// the program's content now.
 func (p *Process) definition(f *files) ([]byte, error) {
 	real, sum, err := f.digest(p.Path)
 	if err != nil {
@@ -70,8 +69,8 @@ func (p *Process) definition(f *files) ([]byte, error) {
 
 func list(elements []byte) []byte { return append(append([]byte{'['}, elements...), ']') }
 
-// files remembers the digests of programs by how their files look, so that a
-// start costs a look and not a reading of the whole program.
+// files caches the digests of programs by the stamps of their files, so that a start need not
+// read the whole program.
 type files struct {
 	mu   sync.Mutex
 	byOf map[string]fileDigest
@@ -82,13 +81,13 @@ type fileDigest struct {
 	sum   string
 }
 
-// unreadable stands for the content of a program that may be run and not read.
+// unreadable stands for the content of a program that may be executed and not read.
 const unreadable = "unreadable"
 
 var errUnsteady = errors.New("the program changes while it is read")
 
-// digest resolves symbolic links and returns the SHA-256 of what is there. A
-// program that is replaced between this look and the start is not noticed.
+// digest resolves symbolic links and returns the SHA-256 of the program. A program that is
+// replaced between this check and the start is not noticed.
 func (f *files) digest(path string) (real, sum string, err error) {
 	if real, err = filepath.EvalSymlinks(path); err != nil {
 		return "", "", fmt.Errorf("looking at the program: %w", err)
@@ -121,8 +120,8 @@ func (f *files) digest(path string) (real, sum string, err error) {
 	return real, sum, nil
 }
 
-// readings is how often a program is read that changes meanwhile. A new hard
-// link to it, as a package manager makes, changes it too.
+// readings bounds how often a program that changes meanwhile is read. A new hard link to it,
+// as a package manager makes, counts as a change.
 const readings = 5
 
 func hashSteady(path string) (sum string, stamp peer.Stamp, err error) {

@@ -15,44 +15,43 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// record is the state of one server for all callers: digests of what was
-// approved, and what is withheld now. The definitions themselves stay on disk.
+// record is the state of one server for all callers: digests of what was approved, and what
+// is withheld now. The definitions themselves stay on disk.
 type record struct {
 	book         *Book
 	server, name string                 // name is the manifest's file
-	epoch        atomic.Uint64          // changes when verdicts of before may not hold any more
+	epoch        atomic.Uint64          // changes when earlier verdicts may no longer hold
 	public       atomic.Pointer[public] // read without the lock
 
 	mu       sync.Mutex
 	fault    error // why the manifest approves nothing
 	settled  map[string]bool
 	approved map[string]digest
-	open     map[string]*Withheld // with After, without Before: of all views
-	views    map[*View]findings   // by connection; nil: of those that have ended
+	open     map[string]*Withheld // with After, without Before; of all views
+	views    map[*View]findings   // by connection; nil: of ended ones
 	size     int                  // bytes of After in open
-	gone     map[string]bool      // approved, and not offered any more
+	gone     map[string]bool      // approved, and no longer offered
 	declared map[string]bool      // by absent: the server declares that kind now
-	last     map[string]*Verdict  // by what a first use of the list settles
-	edit     Edit                 // of the arguments, that was approved last
-	told     bool                 // the manifest says how the command is shown
+	last     map[string]*Verdict  // by Asker.settled
+	edit     Edit                 // change of the arguments that was approved last
+	told     bool                 // the manifest has the command's shown arguments
 	notes    tally
-	fresh    []string // what has had its first use and is not noted yet
-	freshN   int64    // how many items that were
+	fresh    []string // first uses that are not noted yet
+	freshN   int64    // number of their items
 }
 
-// public is the part of a record that calls look at. It is replaced, never
-// changed.
+// public is the part of a record that calls read. It is replaced, never changed.
 type public struct {
 	withheld map[string]Reason
 	fault    bool
 	settled  [KindCount]bool
 }
 
-// ruleFirst is what approves a first use.
+// ruleFirst is the rule in the record of a first use.
 const ruleFirst = "trust: auto"
 
-// maxOpen bounds the withheld definitions that are kept for display. Further ones
-// are withheld too, and can be approved only after the kept ones are.
+// maxOpen bounds the withheld definitions that are kept for display. Further ones are
+// withheld too, and can be approved only after the kept ones are.
 const maxOpen = 32 << 20
 
 func newRecord(b *Book, server, name string) *record {
@@ -68,8 +67,8 @@ func newRecord(b *Book, server, name string) *record {
 	return r
 }
 
-// adopt takes a manifest as what was approved, and publishes it. The caller
-// holds mu, or is alone.
+// adopt sets what was approved from a manifest, and publishes it. The caller holds mu, or no
+// other goroutine has the record.
 func (r *record) adopt(m *manifest) {
 	r.settled = m.settled
 	r.approved = make(map[string]digest, len(m.items))
@@ -79,8 +78,8 @@ func (r *record) adopt(m *manifest) {
 	r.publish()
 }
 
-// reason is why an item is withheld, "" when it was approved as it is. first
-// says that nothing of its sort has been used before. The caller holds mu.
+// reason returns why an item is withheld, "" if it was approved unchanged. first: nothing of
+// its kind has been used before. The caller holds mu.
 func (r *record) reason(item string, d digest, first bool) Reason {
 	have, ok := r.approved[r.basis(item)]
 	switch {
@@ -96,8 +95,8 @@ func (r *record) reason(item string, d digest, first bool) Reason {
 	return New
 }
 
-// approve adds definitions to the manifest on disk, and only then to what
-// counts. The caller holds mu.
+// approve adds definitions to the manifest on disk, and only then to the record. The caller
+// holds mu.
 func (r *record) approve(items map[string][]byte, settled ...string) error {
 	m, err := newManifest(), error(nil)
 	if r.fault == nil {
@@ -126,7 +125,8 @@ func (r *record) approve(items map[string][]byte, settled ...string) error {
 	return nil
 }
 
-// fail makes the record approve nothing: its manifest was damaged under it.
+// fail makes the record approve nothing, because its manifest was damaged meanwhile. The
+// caller holds mu.
 func (r *record) fail(err error) {
 	r.book.o.Log.Error("a manifest cannot be read any more: everything that this server offers is withheld", "server", r.server, "err", err)
 	r.fault = err
@@ -134,7 +134,7 @@ func (r *record) fail(err error) {
 	r.epoch.Add(1)
 }
 
-// withhold notes what is not offered. The caller holds mu and publishes.
+// withhold notes an item that is not offered. The caller holds mu and publishes.
 func (r *record) withhold(w *Withheld) {
 	old := r.open[w.Item]
 	if old != nil && old.Digest == w.Digest && old.Reason == w.Reason && old.Detail == w.Detail {
@@ -162,8 +162,7 @@ func (r *record) release(item string) {
 	}
 }
 
-// publish makes what is withheld readable without the lock. The caller holds
-// mu.
+// publish makes the withheld items readable without the lock. The caller holds mu.
 func (r *record) publish() {
 	p := &public{fault: r.fault != nil}
 	for k := range KindCount {
@@ -178,8 +177,8 @@ func (r *record) publish() {
 	r.public.Store(p)
 }
 
-// left notes what was approved and is not offered any more: no danger, but
-// worth knowing. The caller holds mu.
+// left notes items that were approved and are no longer offered. That is no danger, but worth
+// knowing. The caller holds mu.
 func (r *record) left(k Kind, offered map[string]bool) {
 	for item := range r.approved {
 		if !strings.HasPrefix(item, k.key("")) {
@@ -194,7 +193,7 @@ func (r *record) left(k Kind, offered map[string]bool) {
 	}
 }
 
-// withheld is what is withheld now, in order.
+// withheld returns what is withheld now, in order.
 func (r *record) withheld() []Withheld {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +204,7 @@ func (r *record) withheld() []Withheld {
 	return out
 }
 
-// manifest is what was approved, as far as it can be read.
+// manifest returns what was approved, empty if it cannot be read.
 func (r *record) manifest() *manifest {
 	m, err := readManifest(r.book.place, r.name, r.server)
 	if err != nil {
@@ -214,20 +213,20 @@ func (r *record) manifest() *manifest {
 	return m
 }
 
-// definitions are what was approved, as far as the manifest can be read.
+// definitions returns the approved definitions, empty if they cannot be read.
 func (r *record) definitions() map[string][]byte { return r.manifest().items }
 
-// tally keeps a server that changes all the time from filling the log.
+// tally limits the notes of a server that changes all the time.
 type tally struct {
 	since time.Time
 	count int
 	lost  int64
 }
 
-// notesAMinute is how many notes of one server are written in full.
+// notesAMinute bounds the notes of one server that are written in full each minute.
 const notesAMinute = 64
 
-// note tells the record. The caller holds mu.
+// note sends a note to the record. The caller holds mu.
 func (r *record) note(n Note) {
 	n.Server = r.server
 	now := time.Now()
@@ -244,16 +243,15 @@ func (r *record) note(n Note) {
 	r.book.o.Note(n)
 }
 
-// absent is what is settled about a kind that a server did not declare when it
+// absent returns the word that is settled for a kind that a server did not declare when it
 // was first met in an era: what it offers there later is new.
 func absent(era string, k Kind) string { return "no " + kindWords[k].settled + " in " + era }
 
-// gather is how long first uses wait to be noted as one.
+// gather is how long first uses wait to be noted together.
 const gather = time.Second
 
-// used notes a first use. A server is asked for several things when it is met
-// first: they make one note, behind the act that caused them. The caller holds
-// mu.
+// used notes a first use. A new server is asked for several lists at once: they make one
+// note, after the act that caused them. The caller holds mu.
 func (r *record) used(what string, n int) {
 	if len(r.fresh) == 0 {
 		time.AfterFunc(gather, r.tellFresh)
@@ -272,12 +270,12 @@ func (r *record) tellFresh() {
 	r.fresh, r.freshN = nil, 0
 }
 
-// eras are those in which a server can be met.
+// eras are the eras in which a server can be met.
 var eras = []string{"legacy", "modern"}
 
-// basis is the item that an item is compared with: itself, or the instructions
-// of the other era where none were approved in this one. A server that comes
-// back in another era is the server that was approved.
+// basis returns the item that an item is compared with: itself, or the instructions of the
+// other era if none were approved in this one. A server that appears in another era is still
+// the approved one.
 func (r *record) basis(item string) string {
 	if _, ok := r.approved[item]; ok || !strings.HasPrefix(item, itemInstructions+":") {
 		return item
@@ -290,7 +288,7 @@ func (r *record) basis(item string) string {
 	return item
 }
 
-// basisOf is basis for who does not hold mu.
+// basisOf is basis for callers that do not hold mu.
 func (r *record) basisOf(item string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,20 +302,19 @@ func (r *record) metBefore(era string) bool {
 	})
 }
 
-// later is what is settled about an era in which a server was met when it was
+// later returns the word that is settled for an era in which a server appeared after it was
 // known from another one: nothing that it offers there is a first use.
 func later(era string) string { return "later in " + era }
 
-// late reports whether a server now declares a kind of definition that it did not
-// have when it was first met, in any era. A kind that is never declared may have
-// existed from the start, because some servers do not declare it. The caller
-// holds mu.
+// late reports whether a server now declares a kind of definition that it did not have when
+// it was first met, in any era. A kind that is never declared may have existed from the
+// start, because some servers do not declare it. The caller holds mu.
 func (r *record) late(era string, k Kind) bool {
 	return r.declared[absent(era, k)] && slices.ContainsFunc(eras, func(e string) bool { return r.settled[absent(e, k)] })
 }
 
-// declares notes what a server declares, and returns the words that stand for
-// what it does not. The caller holds mu.
+// declares notes what a server declares, and returns the words for the kinds that it does not
+// declare. The caller holds mu.
 func (r *record) declares(era string, capabilities []byte) (words []string) {
 	for k := range KindCount {
 		has := wire.GetPath(capabilities, kindWords[k].capability...) != nil
@@ -329,9 +326,8 @@ func (r *record) declares(era string, capabilities []byte) (words []string) {
 	return words
 }
 
-// meet is the first use of an era: what the server does not have then is new
-// when it comes. Where the server is known from another era, it approves
-// nothing. The caller holds mu.
+// meet is the first use of an era: what the server does not have then is new when it appears.
+// If the server is known from another era, nothing is approved. The caller holds mu.
 func (r *record) meet(era string, words []string, instructions []byte) {
 	item := instructionsOf(era)
 	items := make(map[string][]byte)
@@ -351,5 +347,6 @@ func (r *record) meet(era string, words []string, instructions []byte) {
 
 func instructionsOf(era string) string { return itemInstructions + ":" + era }
 
-// recovered settles everything for good.
+// recovered is settled after a damaged manifest was replaced: nothing is a first use any
+// more.
 const recovered = "recovered"

@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/lookalike"
 )
 
-// resembling returns the reason of the withheld item that a name is, or that a server
-// may take it for; "" for none. A server reads names as it likes: many ignore case and
-// white space, and decode addresses.
+// resembling returns the reason of the withheld item that a name is, or that a server may
+// take it for; "": none. Servers interpret names differently: many ignore case and white
+// space, and decode addresses.
 func resembling[T any](k Kind, name string, withheld map[string]T, reason func(T) Reason) Reason {
 	if w, ok := withheld[k.key(name)]; ok {
 		return reason(w)
@@ -24,7 +24,7 @@ func resembling[T any](k Kind, name string, withheld map[string]T, reason func(T
 	return ""
 }
 
-// alike reports whether a reader may take one name of a kind for another.
+// alike reports whether a server may take one name of a kind for another.
 func (k Kind) alike(a, b string) bool {
 	if k.isAddress() {
 		return addressForm(a) == addressForm(b)
@@ -32,8 +32,8 @@ func (k Kind) alike(a, b string) bool {
 	return lookalike.Alike(lookalike.Shown(a), lookalike.Shown(b))
 }
 
-// addressForm is equal for addresses that a careless reader takes for one: decoded, in
-// lower case, without fragment, empty query, doubled slashes and dot segments.
+// addressForm returns equal forms for addresses that a lenient parser may take for one:
+// decoded, in lower case, without fragment, empty query, doubled slashes and dot segments.
 func addressForm(address string) string {
 	address, _, _ = strings.Cut(address, "#")
 	if plain, err := url.PathUnescape(address); err == nil {
@@ -59,8 +59,8 @@ func (r *record) opens(item string) bool {
 	return approved && r.open[item] == nil
 }
 
-// respells reports whether a name is another spelling of an approved one: what was decided
-// and approved under one name must not be used under another.
+// respells reports whether a name is another spelling of an approved one. An item must be
+// used only under the name that was decided and approved.
 func (r *record) respells(k Kind, name string) bool {
 	r.mu.Lock()
 	approved := r.approved // replaced, never changed

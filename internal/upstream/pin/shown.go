@@ -1,7 +1,7 @@
 package pin
 
-// Definitions are what was approved of a server: canonical JSON by item. nil:
-// nothing is known of it, or its manifest cannot be read.
+// Definitions returns the approved definitions of a server: canonical JSON by item. It is
+// empty if the manifest cannot be read; nil: the server is not known.
 func (b *Book) Definitions(server string) map[string][]byte {
 	r := b.known(server)
 	if r == nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/lookalike"
 )
 
-// joint stands between a server's name and an item's on the aggregate.
+// joint separates a server's name and an item's on the aggregate.
 const joint = "__"
 
-// trespasses reports whose prefix a name lies in: that of another server, in
-// the form of the aggregate's names or of its addresses.
+// trespasses reports whether a name lies in the prefix of another server, in the form of the
+// aggregate's names or of its addresses, and of which one.
 func trespasses(name, own string, servers []string) (server string, yes bool) {
 	rest, isAddress := strings.CutPrefix(strings.ToLower(name), "doorward://")
 	var first string

@@ -1,6 +1,6 @@
 package pin
 
-// View begins a connection.
+// View returns the guard for a new connection.
 func (g *Guard) View() *View { return &View{g} }
 
 // Meet is Guard.Meet on this connection.
@@ -14,7 +14,7 @@ func (v *View) Instructions(era string, text []byte) []byte { return v.instructi
 // Judge is Guard.Judge on this connection.
 func (v *View) Judge(a Asker, k Kind, entries []byte) *Verdict { return v.judge(v, a, k, entries) }
 
-// Shut is Guard.Shut by the list of this connection, once there was one.
+// Shut is Guard.Shut, except that the list of this connection decides if it was judged.
 func (v *View) Shut(k Kind, name string) Reason {
 	if why := v.shutAll(k); why != "" {
 		return why
@@ -33,8 +33,8 @@ func (v *View) Shut(k Kind, name string) Reason {
 	return resembling(k, name, mine, func(w *Withheld) Reason { return w.Reason })
 }
 
-// Close ends a connection. Definitions that were withheld on it stay withheld
-// until the server sends another list or greeting.
+// Close ends a connection. Definitions that were withheld on it stay withheld until the
+// server sends another list or greeting.
 func (v *View) Close() {
 	r := v.record
 	r.mu.Lock()

@@ -13,9 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 )
 
-// Library holds the pattern files in use. A scanner of the same mode and file
-// is the same scanner, so that a reload of the configuration changes nothing
-// about it.
+// Library holds the pattern files in use. The same mode and file give the same scanner, so
+// that a reload of the configuration changes nothing about it.
 type Library struct {
 	say func(path string, err error)
 
@@ -29,14 +28,14 @@ type handling struct {
 	path string
 }
 
-// NewLibrary makes a library. say is told of each reading of a file after the
-// first: nil when it is in force, else why the one before stays.
+// NewLibrary makes a library. say is called for each later reading of a file: with nil if it
+// is in force, otherwise with the reason why the earlier rules stay.
 func NewLibrary(say func(path string, err error)) *Library {
 	return &Library{say: say, sources: make(map[string]*source), scanners: make(map[handling]*Scanner)}
 }
 
-// Scanner is nil for off. path is a pattern file, "" for the built-in rules. A
-// file that cannot be used is an error.
+// Scanner returns a scanner; nil for off. path is a pattern file, "" for the built-in rules.
+// A file that cannot be used is an error.
 func (l *Library) Scanner(mode Mode, path string) (*Scanner, error) {
 	if mode == Off || mode == "" {
 		return nil, nil
@@ -60,7 +59,7 @@ func (l *Library) Scanner(mode Mode, path string) (*Scanner, error) {
 	return s, nil
 }
 
-// CheckFile says what is wrong with a pattern file.
+// CheckFile returns what is wrong with a pattern file; nil: nothing.
 func CheckFile(path string) error {
 	place, err := durable.Pin(path)
 	if err != nil {
@@ -71,20 +70,19 @@ func CheckFile(path string) error {
 	return err
 }
 
-// source is a pattern file that is read again when it has changed, or the
-// built-in rules.
+// source is a pattern file that is read again after a change, or the built-in rules.
 type source struct {
 	path  string
 	place *durable.Pinned // of path
 	say   func(string, error)
 	set   atomic.Pointer[Set]
-	next  atomic.Int64 // when to look at the file again, in Unix nanoseconds
+	next  atomic.Int64 // when the file is checked again, in Unix nanoseconds
 
 	mu   sync.Mutex
 	seen look
 }
 
-// look is how a file looked.
+// look is the state of a file by which a change is recognised.
 type look struct {
 	size    int64
 	changed time.Time
@@ -118,7 +116,7 @@ func newSource(path string, say func(string, error)) (*source, error) {
 // lookEvery is how long a changed file may stay unnoticed while it is used.
 const lookEvery = time.Second
 
-// current is the rules in force.
+// current returns the rules in force.
 func (s *source) current() *Set {
 	if s.path == "" {
 		return s.set.Load()
@@ -130,13 +128,13 @@ func (s *source) current() *Set {
 	return s.set.Load()
 }
 
-// refresh reads the file again when it looks different. A bad one keeps the
-// rules of before, and is reported once.
+// refresh reads the file again if it has changed. After a bad change the earlier rules stay,
+// and the error is reported once.
 func (s *source) refresh(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen := lookAt(s.path)
-	// Within the grain of file times a second change looks like the first.
+	// Two changes within the resolution of file times look like one.
 	if seen == s.seen && now.Sub(seen.changed) > 2*lookEvery+time.Second {
 		return
 	}

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// shortest is the length below which a needed text is found too often.
+	// shortest is the least length of a needed text: shorter ones occur too often.
 	shortest = 3
-	// most is how many texts are looked for in place of one expression.
+	// most bounds the texts that are searched in place of one expression.
 	most = 32
 )
 
-// needs finds texts of which every match of the expression holds one, in lower
-// case; nil when there are none that are worth looking for.
+// needs returns texts of which every match of the expression contains one, in lower case;
+// nil: there are none worth searching for.
 func needs(re *syntax.Regexp) [][]byte {
 	if all := exactly(re); all != nil {
 		return worth(all)
@@ -44,8 +44,8 @@ func needs(re *syntax.Regexp) [][]byte {
 	return nil
 }
 
-// ofParts is the best of what the parts need, neighbours that stand for a few
-// texts taken together.
+// ofParts returns the best of what the parts need. Neighbouring parts that match only a few
+// texts are combined.
 func ofParts(parts []*syntax.Regexp) (best [][]byte) {
 	run := []string{""}
 	flush := func() {
@@ -67,7 +67,7 @@ func ofParts(parts []*syntax.Regexp) (best [][]byte) {
 	return best
 }
 
-// exactly lists all that an expression can match, when that is a few texts.
+// exactly lists all texts that an expression can match, if these are few; nil: they are not.
 func exactly(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -102,7 +102,7 @@ func exactly(re *syntax.Regexp) []string {
 	return nil
 }
 
-// ofClass lists the members of a small class, which is given in ranges.
+// ofClass lists the members of a small character class, which is given as ranges.
 func ofClass(ranges []rune) []string {
 	var out []string
 	for i := 0; i < len(ranges); i += 2 {
@@ -126,8 +126,8 @@ func joined(heads, tails []string) []string {
 	return out
 }
 
-// worth is the texts in lower case, nil when one of them is found too often.
-// What folds in other ways than ASCII is not looked for.
+// worth returns the texts in lower case, nil if one of them occurs too often. Texts beyond
+// ASCII are not searched for, because they fold in other ways.
 func worth(all []string) [][]byte {
 	out := make([][]byte, 0, len(all))
 	for _, t := range all {
@@ -139,7 +139,7 @@ func worth(all []string) [][]byte {
 	return out
 }
 
-// better is which of two is found less often: the longer, then the fewer.
+// better returns the one of two that occurs less often: the longer texts, then the fewer.
 func better(a, b [][]byte) [][]byte {
 	if a == nil || b != nil && score(b) > score(a) {
 		return b

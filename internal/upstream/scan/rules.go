@@ -16,7 +16,7 @@ import (
 //go:embed default.patterns
 var defaultPatterns []byte
 
-// Set is the rules of one pattern file. It is not changed.
+// Set holds the rules of one pattern file. It is immutable.
 type Set struct {
 	rules []rule
 	sieve *sieve
@@ -25,12 +25,12 @@ type Set struct {
 type rule struct {
 	name string
 	re   *regexp.Regexp
-	// needs are texts of which every match holds one, in lower case; nil when
-	// none could be found. Looking for them is much cheaper than matching.
+	// needs are texts of which every match contains one, in lower case; nil: none were found.
+	// Searching for them is much cheaper than matching.
 	needs [][]byte
 }
 
-// LineError is what is wrong with one line of a pattern file.
+// LineError is the error in one line of a pattern file.
 type LineError struct {
 	Line int
 	Err  error
@@ -48,7 +48,7 @@ const (
 
 var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
 
-// Parse reads a pattern file, or says all that is wrong with it.
+// Parse reads a pattern file; its error describes everything that is wrong with it.
 func Parse(text []byte) (*Set, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("the file is not UTF-8")
@@ -115,15 +115,15 @@ func parseRule(line string) (rule, error) {
 	return rule{name: name, re: re, needs: needs(tree.Simplify())}, nil
 }
 
-// match is one place that a rule was met at.
+// match is one place that a rule matches.
 type match struct{ rule, start, end int }
 
-// label stands in the place of what was cut. It is no match of any rule.
+// label returns the text that replaces a cut. It is no match of any rule.
 func (r *rule) label() string { return labelStart + r.name + "]" }
 
 const labelStart = "[redacted:"
 
-// find is what the rules meet in text, in the order of their starts.
+// find returns the matches of all rules in text, ordered by their starts.
 func (s *Set) find(text []byte) []match {
 	var out []match
 	labels := s.labels(text)
@@ -142,7 +142,7 @@ func (s *Set) find(text []byte) []match {
 	return out
 }
 
-// labels are the places of labels in text.
+// labels returns the places of labels in text.
 func (s *Set) labels(text []byte) (out []match) {
 	for from := 0; ; {
 		i := bytes.Index(text[from:], []byte(labelStart))
@@ -163,12 +163,12 @@ func inside(labels []match, m match) bool {
 	return slices.ContainsFunc(labels, func(l match) bool { return m.start >= l.start && m.end <= l.end })
 }
 
-// rounds is how often a text is looked at again: what is left around a cut
-// may be met by another rule.
+// rounds bounds how often a text is searched again after a cut: the text around it may now
+// match another rule.
 const rounds = 8
 
-// without is text with the matches cut, and nothing that a rule meets left. A
-// text that does not come to rest is dropped whole.
+// without returns text with all matches cut, so that no rule matches any more. A text that
+// still matches after all rounds is dropped as a whole.
 func (s *Set) without(text []byte, found []match) []byte {
 	for range rounds {
 		text = s.replaced(text, found)

@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Mode is what happens to what is found.
+// Mode is the handling of matches.
 type Mode string
 
 // The modes.
@@ -27,38 +27,36 @@ const (
 	Block   Mode = "block"   // the whole message is held back
 )
 
-// MaxBytes is the largest value that is looked at.
+// MaxBytes is the size of the largest value that is searched.
 const MaxBytes = 8 << 20
 
-// TooLarge is the rule that a larger one is counted under.
+// TooLarge is the rule under which a larger one is counted.
 const TooLarge = "too-large"
 
-// Count is how often one rule was met.
+// Count is the number of matches of one rule.
 type Count struct {
 	Rule string
 	N    int64
 }
 
-// Result is what a look found.
+// Result is the result of a search.
 type Result struct {
-	Out     []byte  // what may go on; the value itself when nothing was cut
+	Out     []byte  // what may be forwarded; the value itself if nothing was cut
 	Found   []Count // by rule, in the order of the rules
-	Blocked bool    // nothing may go on
+	Blocked bool    // nothing may be forwarded
 }
 
-// Scanner looks at the messages of servers with one handling. It may be used
-// at once by many.
+// Scanner searches the messages of servers in one mode. It is safe for concurrent use.
 type Scanner struct {
 	mode   Mode
 	source *source
 }
 
-// Mode is what happens to what this scanner finds.
+// Mode returns the handling of matches.
 func (s *Scanner) Mode() Mode { return s.mode }
 
-// Look looks at the strings of a raw JSON value. Members of it that are named
-// in skip are left out: they are the protocol's own and mean something to
-// those who hold them.
+// Look searches the strings of a raw JSON value. Its members that are named in skip are left
+// out: they belong to the protocol, or are handles that must stay unchanged.
 func (s *Scanner) Look(raw []byte, skip ...string) Result {
 	if len(raw) == 0 {
 		return Result{Out: raw}
@@ -75,7 +73,7 @@ func (s *Scanner) Look(raw []byte, skip ...string) Result {
 	if s.mode != Redact {
 		return r
 	}
-	// A name that was cut may have met another.
+	// Names that were cut may have become equal.
 	if l.names && wire.ValidateValue(out) != nil {
 		r.Blocked = true
 		return r
@@ -92,13 +90,13 @@ func (s *Scanner) Text(text string) (string, Result) {
 	return out, r
 }
 
-// looking is one look at one value.
+// looking is the state of one search.
 type looking struct {
 	set    *Set
 	cut    bool
 	counts []int64 // by rule; nil: nothing was found
 	names  bool    // the name of a member was cut
-	stuck  bool    // something was found that cannot be cut
+	stuck  bool    // there is a match that cannot be cut
 }
 
 func (l *looking) value(raw []byte, skip []string) []byte {
@@ -112,7 +110,7 @@ func (l *looking) value(raw []byte, skip []string) []byte {
 		}
 		before := l.total()
 		l.text(rawjson.String{Text: []byte(name)})
-		l.stuck = l.stuck || l.total() > before // names at this level are the protocol's
+		l.stuck = l.stuck || l.total() > before // names at this level belong to the protocol
 		if out := rawjson.MapStrings(v, l.text); l.cut && len(out) > 0 && &out[0] != &v[0] {
 			edits = append(edits, rawjson.Edit{Key: name, Value: out})
 		}
@@ -120,7 +118,7 @@ func (l *looking) value(raw []byte, skip []string) []byte {
 	return rawjson.Set(raw, edits...)
 }
 
-// text looks at one string, and cuts it when that is asked for.
+// text searches one string, and cuts the matches under redact.
 func (l *looking) text(s rawjson.String) ([]byte, bool) {
 	spans := l.set.find(s.Text)
 	if spans == nil {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// sieve tells in one pass over a text which rules can meet anything in it:
-// those of whose needed texts one is there. Of each needed text it looks for
-// the first three bytes, in any case, and compares the rest where they are.
+// sieve finds in one pass over a text the rules that can match in it: those with a needed
+// text in it. It looks up the first three bytes of each needed text, in any case, and then
+// compares the rest.
 type sieve struct {
-	first  [1 << 15]bool // by grain: some needed text begins so
+	first  [1 << 15]bool // by grain: a needed text begins with these bytes
 	byGram map[[shortest]byte][]wanted
-	always []int // rules that need nothing
+	always []int // rules without needed texts
 	all    []int
 }
 
@@ -36,13 +36,15 @@ func newSieve(rules []rule) *sieve {
 	return s
 }
 
-// grain is where three bytes stand in the table; bytes that differ in the case
-// of a letter stand in one place.
+// grain returns the index of three bytes in the table; bytes that differ only in the case of
+// a letter have the same index.
 func grain(a, b, c byte) int { return int(a&31)<<10 | int(b&31)<<5 | int(c&31) }
 
-// candidates are the rules to match, in their order.
+// candidates returns the rules to match: those without needed texts, then the others, each in
+// order.
 func (s *sieve) candidates(text []byte) []int {
-	// The two letters beyond ASCII that fold to one of ASCII are rare enough.
+	// Two letters beyond ASCII fold to ASCII ones. They are rare, so all rules are matched
+	// then.
 	if bytes.Contains(text, []byte("ſ")) || bytes.Contains(text, []byte("\u212a")) {
 		return s.all
 	}
