@@ -1,9 +1,8 @@
-// Package builtin is what Doorward's own MCP servers have in common: how they
-// introduce themselves in both eras, the form of their lists, the life of a
-// connection, and counting.
+// Package builtin is the common part of Doorward's own MCP servers: their greetings in both eras, the form of
+// their lists, the life of a connection, and counting.
 //
-// Invariant: nothing here knows a caller. The relay and the servers decide who
-// calls and what the caller may do.
+// Invariant: nothing here identifies a caller. The relay and the servers decide which caller it is and what it
+// may do.
 package builtin
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// About is what a server says of itself.
+// About is the description of a server for its greeting.
 type About struct {
 	Name, Title, Version string
 	Capabilities         string // raw JSON
@@ -23,7 +22,7 @@ type About struct {
 	TTL                  string // see Hints
 }
 
-// Hello is an InitializeResult, or, modern, a DiscoverResult.
+// Hello returns an InitializeResult, or, if modern, a DiscoverResult.
 func (a About) Hello(modern bool) []byte {
 	info := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, a.Name)},
 		rawjson.Edit{Key: "title", Value: rawjson.AppendQuote(nil, a.Title)},
@@ -41,14 +40,14 @@ func (a About) Hello(modern bool) []byte {
 	return rawjson.Set(out, Hints(a.TTL)...)
 }
 
-// Hints are what a modern result says of its kind and its keeping: it is
-// complete, the caller's alone, and good for ttl, a number of milliseconds.
+// Hints returns the members that a modern result needs: it is complete, private to the caller, and may be
+// cached for ttl, a number of milliseconds.
 func Hints(ttl string) []rawjson.Edit {
 	return []rawjson.Edit{{Key: "resultType", Value: []byte(`"complete"`)}, {Key: "ttlMs", Value: []byte(ttl)},
 		{Key: "cacheScope", Value: []byte(`"private"`)}}
 }
 
-// List is the result of a list method, in one page: array under name.
+// List returns the result of a list method, in one page: array under name.
 func List(modern bool, name string, array []byte, ttl string) upstream.Reply {
 	out := rawjson.Set(nil, rawjson.Edit{Key: name, Value: array})
 	if modern {
@@ -57,8 +56,8 @@ func List(modern bool, name string, array []byte, ttl string) upstream.Reply {
 	return upstream.Reply{Result: out}
 }
 
-// Life is how long a connection is there, and the part of upstream.Conn that is
-// the same for every server that asks nothing and is told nothing.
+// Life is the life of a connection, and the part of upstream.Conn that is the same for every server that asks
+// nothing and needs no notifications.
 type Life struct {
 	Context context.Context // ends with the connection
 	End     context.CancelFunc
@@ -70,20 +69,20 @@ func NewLife(server context.Context) Life {
 	return Life{Context: ctx, End: end}
 }
 
-// With is ctx, which ends with the connection too.
+// With returns a copy of ctx that also ends with the connection.
 func (l Life) With(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.Context, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// Notify implements upstream.Conn. There is nothing that a client could tell.
+// Notify implements upstream.Conn. Notifications are ignored.
 func (Life) Notify(context.Context, string, []byte) error { return nil }
 
-// Answer implements upstream.Conn. Nothing is asked.
+// Answer implements upstream.Conn. It is not used, because the server asks nothing.
 func (Life) Answer(context.Context, wire.ID, upstream.Reply) error { return nil }
 
-// Listen implements upstream.Conn. Events come without it.
+// Listen implements upstream.Conn. It does nothing, because events arrive without it.
 func (Life) Listen() {}
 
 // Done implements upstream.Conn.

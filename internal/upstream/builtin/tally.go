@@ -21,7 +21,7 @@ func (t *Tally) Add(word string) {
 	t.n[word]++
 }
 
-// All is a copy of the counts, never nil.
+// All returns a copy of the counts, never nil.
 func (t *Tally) All() map[string]uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Class is what an address is for, by the IANA special-purpose address registries and the clouds' documentation.
+// Class is the purpose of an address, by the IANA special-purpose address registries and the clouds'
+// documentation.
 type Class uint8
 
-// The classes of addresses. The zero value is no address at all.
+// Classes of addresses. The zero value is not an address.
 const (
 	Invalid     Class = iota
 	Global            // global unicast: may be dialled
@@ -16,11 +17,11 @@ const (
 	Unspecified       // the wildcard and the rest of 0.0.0.0/8; dialling it reaches loopback
 	Private           // private, unique local, site-local
 	Shared            // carrier-grade NAT, protocol assignments, benchmarking
-	LinkLocal         //
-	Multicast         //
-	Reserved          // reserved, documentation, unallocated
-	Embedded          // IPv6 that carries an IPv4 address in a way that somebody on the path unpacks
-	Metadata          // where a cloud hands out credentials
+	LinkLocal
+	Multicast
+	Reserved // reserved, documentation, unallocated
+	Embedded // IPv6 with an IPv4 address inside that a host on the path extracts
+	Metadata // where a cloud hands out credentials
 	classSentinel
 )
 
@@ -50,9 +51,9 @@ func rows(class Class, prefixes ...string) []row {
 	return out
 }
 
-// table is the one list of addresses that are not plain global unicast; the first row that contains an address decides, and
-// so metadata services come before the ranges they hide in. IANA IPv4 and IPv6 special-purpose registries and the clouds'
-// documentation, as of 2026-11.
+// table lists the addresses that are not plain global unicast. The first row that contains an address decides,
+// so metadata services come before the ranges that contain them. Sources: IANA IPv4 and IPv6 special-purpose
+// registries and the clouds' documentation, as of 2026-11.
 var table = slices.Concat(
 	rows(Metadata,
 		"169.254.169.254/32",                                     // most clouds
@@ -76,12 +77,12 @@ var table = slices.Concat(
 	rows(Embedded, "::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"),
 )
 
-// globalIPv6 is the space that is allocated as global unicast; the rest of the IPv6 space is
-// unallocated.
+// globalIPv6 is the space that is allocated as global unicast; the rest of the IPv6 space is unallocated.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// Classify says what an address is. An IPv4-mapped address is judged as the IPv4 address that it stands for, a zone is
-// ignored. An IPv6 address that carries a metadata service's IPv4 address is Metadata, whatever its prefix.
+// Classify returns the class of an address. An IPv4-mapped address has the class of its IPv4 address; a zone is
+// ignored. An IPv6 address that carries the IPv4 address of a metadata service is Metadata, whatever its
+// prefix.
 func Classify(a netip.Addr) Class {
 	if !a.IsValid() {
 		return Invalid
@@ -101,9 +102,9 @@ func Classify(a netip.Addr) Class {
 	return Global
 }
 
-// carried are the places of an IPv4 address inside an IPv6 address: the indexes of its four bytes. RFC 6052, 2.2 has one
-// for each length of a translation prefix and skips byte 8. The last bytes are also those of SIIT, ISATAP and
-// IPv4-compatible addresses.
+// carried lists the places of an IPv4 address inside an IPv6 address, as the indexes of its four bytes. RFC
+// 6052, 2.2 defines one for each length of a translation prefix and skips byte 8. The last four bytes are also
+// used by SIIT, ISATAP and IPv4-compatible addresses.
 var carried = [][4]int{
 	{12, 13, 14, 15}, // /96
 	{9, 10, 11, 12},  // /64
@@ -114,9 +115,10 @@ var carried = [][4]int{
 	{2, 3, 4, 5},     // 6to4
 }
 
-// carriesMetadata reports whether a holds the IPv4 address of a metadata service where a translator would look for it. A
-// network chooses its own translation prefix (RFC 6052, 2.2), so every prefix counts: with allow_private a unique local
-// one could be used otherwise. Four given bytes at one of these places are no accident.
+// carriesMetadata reports whether a holds the IPv4 address of a metadata service at a place where a translator
+// looks for it. A network chooses its own translation prefix (RFC 6052, 2.2), so every prefix counts; otherwise
+// a unique local one could be used with allow_private. An accidental match of four given bytes is unlikely
+// enough.
 func carriesMetadata(a netip.Addr) bool {
 	if !a.Is6() {
 		return false

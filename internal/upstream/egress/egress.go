@@ -1,12 +1,14 @@
 // Package egress is the only dialler: every connection to an upstream server over the network is opened here.
 //
-// Invariant: no connection is opened to an address that its upstream may not use, whatever a name resolved to before.
-// Every candidate address is judged inside the dialler, immediately before it is dialled; there is no second look-up
-// between check and use. Only a configured proxy is used, no redirect is followed, no cookie is kept.
+// Invariant: no connection is opened to an address that its upstream may not use, whatever a name resolved to
+// before. Every candidate address is judged inside the dialler, immediately before it is dialled; there is no
+// second look-up between check and use. Only a configured proxy is used, no redirect is followed, no cookie is
+// kept.
 //
-// Limits: behind a proxy the proxy dials. Literal addresses and forbidden names are still refused here; the proxy judges
-// what any other name resolves to. A host that reaches the IPv4 internet through NAT64 only cannot use it here, because
-// an address inside an address is refused. Where a permitted server relays to is not visible here.
+// Limits: a proxy dials by itself. Literal addresses and forbidden names are still refused here; the proxy
+// judges what any other name resolves to. A host that reaches the IPv4 internet only through NAT64 cannot use
+// it here, because an address inside an address is refused. The targets to which a permitted server relays are
+// not visible here.
 package egress
 
 import (
@@ -17,20 +19,21 @@ import (
 	"strings"
 )
 
-// ErrForbidden is wrapped by every refusal of an address. The text around it names address and class and is for the
-// operator; a caller sees an upstream failure and nothing more.
+// ErrForbidden is wrapped by every refusal of an address. The text around it names address and class and is for
+// the operator; a caller only gets an upstream failure.
 var ErrForbidden = errors.New("address is not allowed as an upstream")
 
-// Policy says what one upstream may be dialled at.
+// Policy defines the addresses at which one upstream may be dialled.
 type Policy struct {
 	// AllowPrivate permits loopback, private and shared addresses; never metadata, link-local, multicast, wildcard or any
 	// other special ones.
 	AllowPrivate bool
-	// Origin narrows AllowPrivate to one origin, as Origin writes it. Empty: to whatever is dialled.
+	// Origin limits AllowPrivate to one origin, in the form of the function Origin. Empty: it holds for every
+	// dial.
 	Origin string
 }
 
-// Judge returns nil when a connection to a may be opened, else an error that wraps ErrForbidden.
+// Judge returns nil if a connection to a may be opened, else an error that wraps ErrForbidden.
 func (p Policy) Judge(a netip.Addr) error {
 	class := Classify(a)
 	switch class {
@@ -45,7 +48,7 @@ func (p Policy) Judge(a netip.Addr) error {
 	return fmt.Errorf("%s is a %s address: %w", a, class, ErrForbidden)
 }
 
-// at is the policy that holds for a dial to hostport ("host:port", as the transport writes it).
+// at returns the policy for a dial to hostport ("host:port", as the transport writes it).
 func (p Policy) at(hostport string) Policy {
 	if p.AllowPrivate && p.Origin != "" {
 		_, authority, _ := strings.Cut(p.Origin, "://")
@@ -54,8 +57,9 @@ func (p Policy) at(hostport string) Policy {
 	return p
 }
 
-// CheckLiteral judges what can be judged when the configuration is loaded: a literal address, localhost, and the metadata
-// service's name. Every other name passes here and is judged when it is dialled. The error wraps ErrForbidden.
+// CheckLiteral checks what can be checked when the configuration is loaded: a literal address, localhost, and
+// the names of metadata services. Every other name passes here and is checked when it is dialled. The error
+// wraps ErrForbidden.
 func CheckLiteral(u *url.URL, allowPrivate bool) error {
 	host := u.Hostname()
 	if err := checkName(host); err != nil {
@@ -71,7 +75,7 @@ func CheckLiteral(u *url.URL, allowPrivate bool) error {
 	return Policy{AllowPrivate: allowPrivate}.Judge(addr)
 }
 
-// metadataNames are the names under which clouds serve metadata, by their documentation.
+// metadataNames lists the names of the clouds' metadata services, by their documentation.
 var metadataNames = []string{
 	"metadata.google.internal", "metadata.goog", "metadata", // Google
 	"instance-data", "instance-data.ec2.internal", // AWS
@@ -80,8 +84,8 @@ var metadataNames = []string{
 	"rancher-metadata",
 }
 
-// checkName refuses the names under which clouds serve credentials, and the names below them, before an address is looked
-// up. Behind a proxy it is the only judgement of a name.
+// checkName refuses the names of metadata services, and the names below them, before an address is looked up.
+// Behind a proxy it is the only check of a name.
 func checkName(host string) error {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	for _, name := range metadataNames {

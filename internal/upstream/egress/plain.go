@@ -14,19 +14,17 @@ import (
 	"time"
 )
 
-// Transport carries requests to one upstream. Those over TLS go through an
-// http.Transport; those over plain HTTP/1.1 are written and read on the
-// caller's own goroutine, which spares two goroutines for each connection and
-// four hand-overs for each call (docs/performance.md). Parsing and writing of
-// messages is net/http's in both cases, and so is the dialler.
+// Transport carries requests to one upstream. Requests over TLS use an http.Transport. Requests
+// over plain HTTP/1.1 are written and read on the caller's own goroutine, which saves two
+// goroutines for each connection and four hand-overs for each call (docs/performance.md). In both
+// cases net/http parses and writes the messages, and the dialler is the same.
 type Transport struct {
 	Secure *http.Transport // https, and http through a proxy
 	plain  plain
 	proxy  bool
 }
 
-// NewRoundTripper makes the transport for one upstream, under the rules of
-// NewTransport.
+// NewRoundTripper makes the transport for one upstream, under the rules of NewTransport.
 func NewRoundTripper(o Options) *Transport {
 	return &Transport{Secure: NewTransport(o), proxy: o.proxied(),
 		plain: plain{dial: dialer(o), max: cmpMax(o.MaxIdle), idle: limit(o.Idle, DefaultIdle)}}
@@ -39,8 +37,8 @@ func cmpMax(n int) int {
 	return n
 }
 
-// RoundTrip implements http.RoundTripper. Its errors are in our own words, as
-// those of [Worded].
+// RoundTrip implements http.RoundTripper. Its errors repeat nothing of the upstream, as those of
+// [Worded].
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" && !t.proxy {
 		return worded(t.plain.roundTrip(req))
@@ -54,15 +52,15 @@ func (t *Transport) CloseIdleConnections() {
 	t.plain.drop()
 }
 
-// plain keeps the idle connections of one origin: an upstream has one URL.
+// plain keeps the idle connections to one origin: an upstream has one URL.
 type plain struct {
 	dial func(ctx context.Context, network, hostport string) (net.Conn, error)
 	max  int
 	idle time.Duration
 
 	mu    sync.Mutex
-	free  []*plainConn // the one used last is at the end, and used first
-	shut  bool         // CloseIdleConnections was called, and no request since
+	free  []*plainConn // the last one was used last, and is used first
+	shut  bool         // CloseIdleConnections was called, and no request came since
 	sweep *time.Timer
 }
 
@@ -72,11 +70,11 @@ type plainConn struct {
 	host  string
 	r     *bufio.Reader
 	limit int64 // bytes that the header of an answer may still have
-	body  bool  // the header is through: no limit here
+	body  bool  // the header is complete: no limit here
 	since time.Time
 }
 
-// Read bounds the header, which http.ReadResponse does not.
+// Read limits the size of the header, which http.ReadResponse does not.
 func (c *plainConn) Read(b []byte) (int, error) {
 	if c.body {
 		return c.Conn.Read(b)
@@ -89,7 +87,7 @@ func (c *plainConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// requests are the buffers that requests are written from: one write each.
+// requests are the buffers from which requests are written, each in one write.
 var requests = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // keepRequest is the largest request buffer that is kept, in bytes.
@@ -102,7 +100,7 @@ func (p *plain) roundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) }) // fails on a closed connection: over already
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) }) // fails on a closed connection, which needs no deadline
 	resp, err := c.exchange(req)
 	if err != nil {
 		stop()
@@ -131,8 +129,8 @@ func hostport(req *http.Request) string {
 	return req.URL.Host
 }
 
-// exchange writes the request in one write and reads up to the end of the
-// header. Interim answers are passed over (RFC 9110, 15.2).
+// exchange writes the request in one write and reads the header of the answer. Interim answers are
+// skipped (RFC 9110, 15.2).
 func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
 	buf := requests.Get().(*bytes.Buffer)
 	buf.Reset()
@@ -165,9 +163,9 @@ func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
 
 const maxInterim = 5
 
-// bufferFor is the read buffer of a connection that is dialed for a request. A stream of
-// events keeps its own for as long as its session lives, and little comes on it. The
-// line with the size of a chunk, its extensions included, has to fit (net/http/internal).
+// bufferFor returns the size of the read buffer of a connection for a request. A stream of events
+// keeps its buffer as long as its session lives, and carries little, so it gets a small one. The
+// line with the size of a chunk, including its extensions, has to fit (net/http/internal).
 func bufferFor(req *http.Request) int {
 	if req.Method == http.MethodGet {
 		return streamBytes
@@ -175,8 +173,8 @@ func bufferFor(req *http.Request) int {
 	return bufferBytes
 }
 
-// take returns an idle connection that the server has not closed, or dials. A stream of
-// events gets one of its own, with a small buffer: it would keep the other for long.
+// take returns an idle connection that the server has not closed, or dials. A stream of events
+// always gets a new one with a small buffer.
 func (p *plain) take(ctx context.Context, req *http.Request) (*plainConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -196,7 +194,7 @@ func (p *plain) take(ctx context.Context, req *http.Request) (*plainConn, error)
 	return c, nil
 }
 
-// idleTo takes the idle connection that was used last; nil: there is none.
+// idleTo removes and returns the idle connection that was used last; nil: there is none.
 func (p *plain) idleTo(host string) *plainConn {
 	for {
 		p.mu.Lock()
@@ -217,8 +215,7 @@ func (p *plain) idleTo(host string) *plainConn {
 	}
 }
 
-// quiet reports whether the server has neither closed the connection nor said
-// anything on it: a request written to it now will be the next thing it reads.
+// quiet reports whether the server has neither closed the connection nor sent anything on it.
 func (c *plainConn) quiet() bool {
 	s, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -236,7 +233,7 @@ func (c *plainConn) quiet() bool {
 	return err == nil && quiet
 }
 
-// release gives a connection back whose answer has been read to its end.
+// release makes a connection idle after its answer has been read to its end.
 func (p *plain) release(c *plainConn) {
 	c.since = time.Now()
 	p.mu.Lock()
@@ -251,12 +248,12 @@ func (p *plain) release(c *plainConn) {
 	}
 }
 
-// sweepEvery is how soon an idle connection that its server closed is noticed; no
-// goroutine reads on it meanwhile.
+// sweepEvery is how soon an idle connection that its server has closed is noticed; no goroutine
+// reads from it.
 const sweepEvery = 5 * time.Second
 
-// swept closes what is dead or has been idle for too long, and comes again
-// while anything is idle.
+// swept closes connections that are dead or were idle for too long, and runs again as long as any
+// is idle.
 func (p *plain) swept() {
 	old := time.Now().Add(-p.idle)
 	p.mu.Lock()
@@ -290,8 +287,8 @@ func (p *plain) keep(wanted func(*plainConn) bool) {
 	p.free = kept
 }
 
-// plainBody returns its connection when it has been read to the end, and
-// closes it when it has not.
+// plainBody returns its connection to the idle ones if it was read to the end, and closes it
+// otherwise.
 type plainBody struct {
 	io.ReadCloser
 	p    *plain
@@ -324,8 +321,8 @@ func (b *plainBody) Close() error {
 	return nil
 }
 
-// end lets the connection go, once. A cancellation that came meanwhile has
-// spoilt its deadline, so it is closed then too.
+// end releases the connection, once. After a cancellation its deadline is spoilt, so it is closed
+// then too.
 func (b *plainBody) end(read bool) {
 	if b.over.Swap(true) {
 		return

@@ -14,11 +14,12 @@ type (
 	dialing = func(ctx context.Context, network, hostport string) (net.Conn, error)
 )
 
-// proxied reports whether connections go through the proxy. A server at a private address is near, and no proxy's
-// business.
+// proxied reports whether connections go through the proxy. A server that may be at a private
+// address is reached directly.
 func (o Options) proxied() bool { return o.Proxy != "" && !o.AllowPrivate }
 
-// route is how a transport gets out: directly, or through the proxy and then to no other address than the proxy's.
+// route returns how a transport dials: directly, or through the proxy and then only to the proxy's
+// address.
 func (o Options) route() (chooser, dialing) {
 	if !o.proxied() {
 		return nil, dialer(o)
@@ -28,7 +29,7 @@ func (o Options) route() (chooser, dialing) {
 		return func(*http.Request) (*url.URL, error) { return nil, err }, dialer(o)
 	}
 	choose := func(r *http.Request) (*url.URL, error) {
-		// The proxy will dial, so what can be judged of the target is judged here.
+		// The proxy dials, so the target is checked here as far as that is possible.
 		if err := CheckLiteral(r.URL, false); err != nil {
 			return nil, err
 		}
@@ -39,7 +40,7 @@ func (o Options) route() (chooser, dialing) {
 	return choose, dialer(to)
 }
 
-// CheckProxy parses the URL of a proxy: scheme, host and port, and nothing else.
+// CheckProxy parses the URL of a proxy: only scheme, host and port.
 func CheckProxy(raw string) (*url.URL, error) {
 	u, err := CheckURL(raw)
 	switch {

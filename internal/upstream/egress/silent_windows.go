@@ -1,5 +1,5 @@
 package egress
 
-// silent reports false: a connection is not used again, because it cannot be looked at
+// silent returns false, so that no connection is used again: here a socket cannot be checked
 // without reading from it.
 func silent(uintptr) bool { return false }

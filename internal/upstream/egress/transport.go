@@ -24,18 +24,20 @@ const (
 	streamBytes    = 1 << 10
 )
 
-// Options configure a transport for one upstream. Zero durations mean the defaults, negative ones no limit.
+// Options configures a transport for one upstream. Zero durations mean the defaults, negative ones
+// no limit.
 type Options struct {
 	AllowPrivate bool   // Policy.AllowPrivate
 	Origin       string // Policy.Origin
 
 	Dial   time.Duration // look-up and connect, all candidates together; default 10 s
 	TLS    time.Duration // handshake; default 10 s
-	Header time.Duration // from request sent to response header; default 10 min, for a plain JSON answer comes when the tool is done
+	Header time.Duration // from the request to the header of the answer; default 10 min, because a plain JSON answer comes when the tool is done
 	Idle   time.Duration // an unused connection is closed after it; default 90 s
 
-	// Proxy is the URL of an HTTP proxy that carries every connection which AllowPrivate does not open; "" for none. It
-	// comes from the configuration, never from the environment, and may be at a private address.
+	// Proxy is the URL of an HTTP proxy for every connection that AllowPrivate does not open
+	// directly; "": none. It comes from the configuration, never from the environment, and may be
+	// at a private address.
 	Proxy string
 
 	MaxIdle   int           // unused connections kept; default 256
@@ -43,9 +45,9 @@ type Options struct {
 	Resolver  *net.Resolver // nil: the system's
 }
 
-// NewTransport makes the transport for one upstream. It uses no proxy but the configured one, whatever the environment
-// says, leaves bodies as they are, and refuses every address that Policy does not allow with an error that wraps
-// ErrForbidden.
+// NewTransport makes the transport for one upstream. It uses only the configured proxy, whatever
+// the environment says, does not decode bodies, and refuses every address that Policy does not
+// allow with an error that wraps ErrForbidden.
 func NewTransport(o Options) *http.Transport {
 	proxy, dial := o.route()
 	tlsConfig := o.TLSConfig.Clone()
@@ -70,13 +72,13 @@ func NewTransport(o Options) *http.Transport {
 		ForceAttemptHTTP2:      true,
 		ReadBufferSize:         bufferBytes,
 		WriteBufferSize:        bufferBytes,
-		// A dead connection under a long stream is noticed by pings, for no timeout runs there.
+		// Pings detect a dead connection under a long stream, where no timeout runs.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 }
 
-// NewClient makes a client over NewTransport that follows no redirect, the answer being the redirect itself, keeps no cookie
-// and sets no total time limit. Its errors are those of [Worded].
+// NewClient makes a client over NewTransport. It follows no redirect and returns it as the answer,
+// keeps no cookie and sets no total time limit. Its errors are those of [Worded].
 func NewClient(o Options) *http.Client {
 	return &http.Client{
 		Transport:     Worded{NewTransport(o)},
@@ -84,7 +86,7 @@ func NewClient(o Options) *http.Client {
 	}
 }
 
-// limit is what net/http understands: zero for none.
+// limit converts a limit to the form of net/http: zero for none.
 func limit(d, def time.Duration) time.Duration {
 	if d == 0 {
 		return def
@@ -110,13 +112,13 @@ func dialer(o Options) func(ctx context.Context, network, hostport string) (net.
 				return policy.control(network, address)
 			},
 		}
-		// Multipath TCP goes round filters that know TCP alone.
+		// Multipath TCP would bypass filters that only know TCP.
 		d.SetMultipathTCP(false)
 		return d.DialContext(ctx, network, hostport)
 	}
 }
 
-// control judges the address that the socket is about to connect to.
+// control judges the address to which the socket is about to connect.
 func (p Policy) control(network, address string) error {
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("dialling over %s: %w", network, ErrForbidden)

@@ -9,20 +9,21 @@ import (
 	"strings"
 )
 
-// CheckURL parses the URL of an upstream and refuses every form that two readers could read differently: scheme http or
-// https, a host, no user information, opaque part, fragment, backslash, space or control character; a bracketed host is
-// an IPv6 literal without zone, a host whose last label is numeric a dotted IPv4 literal, any other an ASCII name
-// without a trailing dot. A query is allowed.
+// CheckURL parses the URL of an upstream and refuses every form that two parsers could read
+// differently. It accepts scheme http or https and a host, without user information, opaque part,
+// fragment, backslash, space or control character. A bracketed host is an IPv6 literal without
+// zone, a host whose last label is numeric a dotted IPv4 literal, any other an ASCII name without a
+// trailing dot. A query is allowed.
 //
-// In the URL returned, host and scheme are lower-case, an IPv6 literal is in its shortest form and a port has no leading
-// zeros. Errors never quote the URL, for it may carry a key.
+// In the returned URL host and scheme are lower-case, an IPv6 literal is in its shortest form and a
+// port has no leading zeros. Errors never quote the URL, because it may contain a key.
 func CheckURL(raw string) (*url.URL, error) {
 	if err := checkText(raw); err != nil {
 		return nil, err
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, errors.New("not a valid URL") // the parser's own words quote it
+		return nil, errors.New("not a valid URL") // the parser's error quotes it
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -54,7 +55,7 @@ func checkText(raw string) error {
 	return nil
 }
 
-// canonicalHost checks host and port and writes them in their one form.
+// canonicalHost checks host and port and returns their canonical form.
 func canonicalHost(u *url.URL) (string, error) {
 	host, err := checkHost(u.Hostname(), strings.HasPrefix(u.Host, "["))
 	if err != nil {
@@ -93,7 +94,8 @@ func checkHost(host string, bracketed bool) (string, error) {
 	return host, checkLabels(host)
 }
 
-// endsNumeric: the last label is what some resolver takes for a number, decimal, octal or hexadecimal.
+// endsNumeric reports whether some resolver takes the last label for a number: decimal, octal or
+// hexadecimal.
 func endsNumeric(host string) bool {
 	last := host[strings.LastIndexByte(strings.TrimSuffix(host, "."), '.')+1:]
 	last = strings.TrimSuffix(last, ".")
@@ -121,8 +123,8 @@ func checkLabels(host string) error {
 	return nil
 }
 
-// Origin is scheme, host and port of a URL, the port always written: what must be equal for two URLs to be of the same
-// origin. Both must come from CheckURL, or be resolved against one that does.
+// Origin returns scheme, host and port of a URL, the port always included. Two URLs have the same
+// origin if it is equal. Both must come from CheckURL, or be resolved against one that does.
 func Origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

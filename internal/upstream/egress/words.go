@@ -13,13 +13,12 @@ import (
 	"syscall"
 )
 
-// exchangeError is an error of an exchange with an upstream in our own words.
+// exchangeError is an error of an exchange with an upstream, with a text of Doorward's own.
 //
-// The errors of net/http, crypto/x509 and HTTP/2 quote what the other side
-// sent: a malformed header line, a status text, a trailer, a name in a
-// certificate, the debug data of a GOAWAY. The other side knows our credential,
-// so none of that is repeated. The error inside is for errors.Is and errors.As
-// alone: its text must not be shown.
+// The errors of net/http, crypto/x509 and HTTP/2 quote what the upstream sent: a malformed header
+// line, a status text, a trailer, a name in a certificate, the debug data of a GOAWAY. The upstream
+// knows Doorward's credential and may repeat it, so none of that is shown. The wrapped error is
+// only for errors.Is and errors.As.
 type exchangeError struct {
 	words string
 	cause error
@@ -37,7 +36,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &late) && late.Timeout()
 }
 
-// inWords is err in our own words. Errors of a context stay what they are.
+// inWords wraps err in an exchangeError. Errors of a context stay unchanged.
 func inWords(err error) error {
 	if err == nil || err == io.EOF || err == context.Canceled || err == context.DeadlineExceeded {
 		return err
@@ -50,18 +49,17 @@ var (
 	errNoStatus   = errors.New("the answer has no final status")
 )
 
-// constant are errors whose text holds nothing of the other side's.
+// constant lists errors whose text contains nothing of the upstream.
 var constant = []error{errLongHeader, errNoStatus, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, http.ErrSchemeMismatch,
 	context.Canceled, context.DeadlineExceeded}
 
-// words describes an error by its kind. The text of an error of an unknown kind
-// is not repeated.
+// words describes an error by its kind. The text of an error of unknown kind is not used.
 func words(err error) string {
 	var op *net.OpError
 	var name *net.DNSError
 	var number syscall.Errno
 	switch {
-	case errors.Is(err, ErrForbidden): // made here, at most inside an operation of net
+	case errors.Is(err, ErrForbidden): // made in this package, possibly wrapped by net
 		return err.Error()
 	case errors.As(err, &op):
 		return operation(op)
@@ -83,7 +81,7 @@ func words(err error) string {
 	return "what it sent is not valid HTTP, or it broke off"
 }
 
-// lookUp leaves the name out: metadata of a server may have named it.
+// lookUp omits the name, because the metadata of a server may have named it.
 func lookUp(err *net.DNSError) string {
 	switch {
 	case err.IsNotFound:
@@ -94,7 +92,7 @@ func lookUp(err *net.DNSError) string {
 	return "looking up its name failed"
 }
 
-// operation names the step and the address, and why in our own words.
+// operation names the step and the address, and describes the reason.
 func operation(op *net.OpError) string {
 	text := op.Op
 	if op.Addr != nil {
@@ -112,7 +110,7 @@ func isTLS(err error) bool {
 	return errors.As(err, &certificate) || errors.As(err, &record)
 }
 
-// aboutTLS says what is wrong with a certificate, without the names in it.
+// aboutTLS describes the fault of a certificate, without the names in it.
 func aboutTLS(err error) string {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
@@ -131,9 +129,9 @@ func aboutTLS(err error) string {
 	return "TLS: it does not speak TLS"
 }
 
-// Worded is a transport to upstreams whose errors, those of the answers' bodies
-// included, are in our own words. It takes the Location out of answers: no
-// redirect is followed, and an http.Client quotes one that it cannot parse.
+// Worded is a transport to upstreams whose errors, including those of reading bodies, repeat
+// nothing of the upstream. It removes the Location from answers: no redirect is followed, and an
+// http.Client quotes one that it cannot parse.
 type Worded struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper.

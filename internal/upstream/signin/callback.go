@@ -14,17 +14,17 @@ import (
 
 const callbackPath = "/callback"
 
-// callback is where the browser comes back to, once.
+// callback serves the redirect of the browser, once.
 type callback struct {
 	server *http.Server
 	hosts  [2]string
 	state  string
 	issuer string
-	iss    bool // the authorization server has promised to name itself
+	iss    bool // the authorization server has declared that it sends iss
 	done   chan outcome
 }
 
-// outcome is a code, or why there is none.
+// outcome is a code, or the error why there is none.
 type outcome struct {
 	code string
 	err  error
@@ -39,8 +39,8 @@ func serveCallback(l net.Listener, state, issuer string, iss bool) *callback {
 	return c
 }
 
-// ServeHTTP takes the authorization response. Anybody on this machine can send one, and any web page can have a browser
-// do it: without the state it changes nothing, and the wait goes on.
+// ServeHTTP takes the authorization response. Every program on this machine can send one, and every web page
+// can make a browser send one: without the state it changes nothing, and the wait goes on.
 func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -60,7 +60,7 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// settle ends the wait with the first outcome: a state is good for one answer.
+// settle ends the wait with the first outcome: a state is valid for one answer.
 func (c *callback) settle(w http.ResponseWriter, o outcome) {
 	text := "Signed in as far as the browser goes. Go back to where you started it."
 	if o.err != nil {
@@ -80,8 +80,8 @@ var (
 	errAnswer = errors.New("the authorization server's answer makes no sense")
 )
 
-// judge reads a response that has our state. Whose it is comes first: of another issuer's neither the code is used nor
-// the error told (RFC 9207, section 2.4).
+// judge reads a response with the right state. It checks the issuer first: of a response from another issuer
+// neither the code is used nor the error shown (RFC 9207, section 2.4).
 func (c *callback) judge(q url.Values) outcome {
 	for _, name := range []string{"iss", "code", "error"} {
 		if len(q[name]) > 1 {
@@ -109,7 +109,7 @@ func (c *callback) wait(ctx context.Context) (code string, err error) {
 	}
 }
 
-// close lets an answer that is being written out, and frees the port.
+// close lets an answer that is being written complete, and frees the port.
 func (c *callback) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// challenge is what a refusal of a server says about signing in (RFC 6750, section 3; RFC 9728, section 5.1).
+// challenge is the content of a refusal about signing in (RFC 6750, section 3; RFC 9728, section 5.1).
 type challenge struct {
-	any      bool // there was a challenge of some kind
-	bearer   bool // and one that asks for a bearer token
+	any      bool // there was a challenge of any scheme
+	bearer   bool // there was one of the scheme Bearer
 	err      string
-	metadata string // where the server's metadata are
+	metadata string // URL of the server's metadata
 	scopes   []string
 }
 
-// Bounds of what a challenge may say.
+// Limits of a challenge.
 const (
 	maxChallenge = 8 << 10 // bytes of one header value
 	maxScopes    = 64
-	maxScope     = 256 // bytes of one
+	maxScope     = 256 // bytes of one scope
 )
 
 // parseChallenge reads the first challenge of the scheme Bearer. A malformed part counts as absent.
@@ -38,7 +38,7 @@ func parseChallenge(h http.Header) challenge {
 	return c
 }
 
-// wants reports whether the refusal can be met by signing in.
+// wants reports whether signing in can resolve the refusal.
 func (c challenge) wants() bool { return c.bearer || !c.any }
 
 // challenges walks the challenges of one header value (RFC 9110, section 11.6.1).
@@ -51,7 +51,7 @@ func challenges(s string) func(yield func(string, map[string]string) bool) {
 		for s = skipSeparators(s); s != ""; s = skipSeparators(s) {
 			word, rest := cutToken(s)
 			if word == "" {
-				break // not a challenge: what came before stands
+				break // not a challenge: the earlier ones are kept
 			}
 			value, after, isParam := cutValue(rest)
 			switch {
@@ -63,7 +63,7 @@ func challenges(s string) func(yield func(string, map[string]string) bool) {
 				s = after
 			case isParam:
 				return
-			default: // a new scheme, or a token68, which has no name and means nothing here
+			default: // a new scheme, or a token68, which has no name and is ignored
 				if scheme != "" && !yield(scheme, params) {
 					return
 				}
@@ -78,7 +78,7 @@ func challenges(s string) func(yield func(string, map[string]string) bool) {
 
 func skipSeparators(s string) string { return strings.TrimLeft(s, " \t,") }
 
-// cutToken takes a token of RFC 9110, section 5.6.2 off the front.
+// cutToken cuts a token off the front (RFC 9110, section 5.6.2).
 func cutToken(s string) (token, rest string) {
 	n := 0
 	for n < len(s) && isToken(s[n]) {
@@ -91,8 +91,8 @@ func isToken(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~/", c) >= 0
 }
 
-// cutValue takes "= value" off the front, the value being a quoted string or all up to a comma or space: an unquoted
-// URL is not allowed there, and understood.
+// cutValue cuts "= value" off the front. The value is a quoted string, or everything up to a comma or space: an
+// unquoted URL is not allowed there, but accepted.
 func cutValue(s string) (value, rest string, ok bool) {
 	s, ok = strings.CutPrefix(strings.TrimLeft(s, " \t"), "=")
 	s = strings.TrimLeft(s, " \t")
@@ -128,7 +128,7 @@ func cutQuoted(s string) (value, rest string, ok bool) {
 // parseScopes reads a list of scopes, each once, in order; invalid scopes are left out (RFC 6749, section 3.3).
 func parseScopes(s string) []string { return union(strings.Fields(s)) }
 
-// union is every scope of the lists once, in their order.
+// union returns each valid scope of the lists once, in their order.
 func union(lists ...[]string) []string {
 	var all []string
 	for _, list := range lists {

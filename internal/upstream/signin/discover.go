@@ -12,14 +12,14 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// resourceMetadata is the part of RFC 9728 that is used.
+// resourceMetadata holds the members of RFC 9728 that are used.
 type resourceMetadata struct {
 	Resource string   `json:"resource"`
 	Servers  []string `json:"authorization_servers"`
 	Scopes   []string `json:"scopes_supported"`
 }
 
-// serverMetadata is the part of RFC 8414 that is used.
+// serverMetadata holds the members of RFC 8414 that are used.
 type serverMetadata struct {
 	Issuer        string   `json:"issuer"`
 	Authorization string   `json:"authorization_endpoint"`
@@ -33,19 +33,19 @@ type serverMetadata struct {
 	Iss           bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// found is where and how to sign in to a server.
+// found says where and how to sign in to a server.
 type found struct {
 	resource string
 	issuer   string
-	scopes   []string // that the server asks for
+	scopes   []string // scopes that the server asks for
 	meta     serverMetadata
 }
 
-// probe is a request without side effects that a server which wants a token must refuse.
+// probe is a request without side effects that a server must refuse if it requires a token.
 const probe = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{` +
 	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 
-// ask provokes the server's challenge. A server that gives none may still have metadata.
+// ask requests the server's challenge. A server without a challenge may still have metadata.
 func (t *target) ask(ctx context.Context) (challenge, error) {
 	u, err := egress.CheckURL(t.URL)
 	if err != nil {
@@ -70,10 +70,10 @@ func (t *target) ask(ctx context.Context) (challenge, error) {
 	return challenge{any: true}, nil
 }
 
-// errNowhere: neither the server nor the configuration says where to sign in.
+// errNowhere says that neither the server nor the configuration names an authorization server.
 var errNowhere = errors.New("the server does not say where to sign in: it has no protected resource metadata; name its authorization_server under oauth")
 
-// discover finds out where to sign in (Authorization Server Discovery).
+// discover finds the authorization server (Authorization Server Discovery).
 func (t *target) discover(ctx context.Context, c challenge) (found, error) {
 	f := found{resource: t.resource, scopes: c.scopes, issuer: t.Issuer}
 	prm, err := t.resourceMetadata(ctx, c)
@@ -104,7 +104,8 @@ func (t *target) discover(ctx context.Context, c challenge) (found, error) {
 
 const wellKnownResource = "/.well-known/oauth-protected-resource"
 
-// resourceMetadata fetches the server's metadata from where the challenge says, else from the well-known places.
+// resourceMetadata fetches the server's metadata from the URL in the challenge, or else from the well-known
+// places.
 func (t *target) resourceMetadata(ctx context.Context, c challenge) (*resourceMetadata, error) {
 	places := []string{wellKnown(t.url, wellKnownResource+strings.TrimSuffix(t.url.EscapedPath(), "/"))}
 	if root := wellKnown(t.url, wellKnownResource); root != places[0] {
@@ -134,7 +135,8 @@ func (t *target) resourceMetadata(ctx context.Context, c challenge) (*resourceMe
 	return nil, errNoDocument
 }
 
-// strict: a document that was announced and is not there is an error, and no reason to look elsewhere.
+// strict replaces errNoDocument: a document that was announced and does not exist is an error, and no other
+// place is tried.
 func strict(err error) error {
 	if errors.Is(err, errNoDocument) {
 		return errors.New("there is none where the server says")
@@ -146,7 +148,7 @@ func wellKnown(u *url.URL, path string) string {
 	return u.Scheme + "://" + u.Host + path
 }
 
-// checkResource: metadata speak for this server only if they name it, or a path above it (RFC 9728, section 3.3).
+// checkResource checks that metadata name this server, or a path above it (RFC 9728, section 3.3).
 func (t *target) checkResource(m *resourceMetadata) error {
 	u, err := egress.CheckURL(m.Resource)
 	if err != nil {
@@ -163,7 +165,7 @@ func (t *target) checkResource(m *resourceMetadata) error {
 	return nil
 }
 
-// serverMetadata fetches the metadata of an issuer and checks all that will be used of them.
+// serverMetadata fetches the metadata of an issuer and checks everything in them that is used.
 func (t *target) serverMetadata(ctx context.Context, issuer string) (serverMetadata, error) {
 	u, err := t.endpoint("issuer", issuer)
 	switch {
@@ -190,7 +192,8 @@ func (t *target) serverMetadata(ctx context.Context, issuer string) (serverMetad
 	return serverMetadata{}, errNoDocument
 }
 
-// metadataPlaces are where an issuer publishes its metadata, in their order (Authorization Server Metadata Discovery).
+// metadataPlaces lists the places where an issuer publishes its metadata, in order (Authorization Server
+// Metadata Discovery).
 func metadataPlaces(issuer *url.URL) []string {
 	const oauth, oidc = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 	path := strings.TrimSuffix(issuer.EscapedPath(), "/")
@@ -201,7 +204,8 @@ func metadataPlaces(issuer *url.URL) []string {
 	return places
 }
 
-// checkServer holds a document to the issuer it was fetched for, letter by letter, and to PKCE.
+// checkServer checks that a document names exactly the issuer it was fetched for, that its endpoints may be
+// used, and that it supports PKCE.
 func (t *target) checkServer(m *serverMetadata, issuer string) error {
 	if m.Issuer != issuer {
 		return errors.New("they are those of another issuer")

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	maxDocument = 256 << 10 // bytes of any answer
+	maxDocument = 256 << 10 // bytes of one answer
 	fetchTime   = 20 * time.Second
 )
 
-// errRedirect: the answer counts where it was asked for, and nowhere else.
+// errRedirect is the error for a redirect: only an answer from the requested URL counts.
 var errRedirect = errors.New("a redirect, which is not followed")
 
-// answer is what came back, read whole.
+// answer is a response, with its whole body.
 type answer struct {
 	status int
 	header http.Header
@@ -33,7 +33,7 @@ type answer struct {
 	body   []byte
 }
 
-// do makes one request over a connection of its own. Every byte of this package that leaves the machine leaves here.
+// do makes one request over a connection of its own. All requests of this package are made here.
 func (t *target) do(ctx context.Context, method string, u *url.URL, header http.Header, body []byte) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -57,7 +57,7 @@ func (t *target) do(ctx context.Context, method string, u *url.URL, header http.
 		return a, errRedirect
 	}
 	if isEvents(resp.Header) {
-		return a, nil // a stream has no end to wait for, and nothing of it is wanted
+		return a, nil // a stream does not end by itself, and its content is not needed
 	}
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
 	switch {
@@ -69,7 +69,7 @@ func (t *target) do(ctx context.Context, method string, u *url.URL, header http.
 	return a, nil
 }
 
-// bare is a failed request's error without the URL, whose query may be secret.
+// bare returns the error of a failed request without the URL, whose query may be secret.
 func bare(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -88,10 +88,10 @@ func isEvents(h http.Header) bool {
 	return err == nil && kind == "text/event-stream"
 }
 
-// errNoDocument: nothing is published there.
+// errNoDocument says that no document is published at a place.
 var errNoDocument = errors.New("not found")
 
-// document fetches a JSON document. errNoDocument: the server says that it has none.
+// document fetches a JSON document. errNoDocument: the server has none.
 func (t *target) document(ctx context.Context, u *url.URL, into any) error {
 	a, err := t.do(ctx, http.MethodGet, u, http.Header{"Accept": {"application/json"}}, nil)
 	switch {
@@ -107,8 +107,8 @@ func (t *target) document(ctx context.Context, u *url.URL, into any) error {
 	return decode(a.body, into)
 }
 
-// decode is strict: two readers must not read a document in two ways, so duplicate names and invalid UTF-8 are refused
-// and names match exactly.
+// decode is strict, so that all parsers read a document in the same way: it refuses duplicate names and invalid
+// UTF-8, and names match exactly.
 func decode(b []byte, into any) error {
 	if err := json.Unmarshal(b, into); err != nil {
 		return errors.New("it is not the JSON object that belongs here") // the error may quote it
@@ -125,7 +125,7 @@ func (t *target) form(ctx context.Context, u *url.URL, values url.Values, author
 	return t.do(ctx, http.MethodPost, u, h, []byte(values.Encode()))
 }
 
-// code is the error code of an answer, if it has a well-formed one (RFC 6749, section 5.2).
+// code returns the error code of an answer, if it has a well-formed one (RFC 6749, section 5.2).
 func (a answer) code() string {
 	var e struct {
 		Error string `json:"error"`
@@ -136,8 +136,8 @@ func (a answer) code() string {
 	return e.Error
 }
 
-// isCode reports whether s is a registered error code (IANA, OAuth Extensions Error Registry, and RFC 6749). Any other is
-// the text of a stranger who knows our secrets, and is shown nowhere.
+// isCode reports whether s is a registered error code (IANA, OAuth Extensions Error Registry, and RFC 6749).
+// Any other text is not shown, because its sender knows Doorward's secrets and may repeat them.
 func isCode(s string) bool { return slices.Contains(codes, s) }
 
 var codes = []string{

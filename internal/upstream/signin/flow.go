@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Listen opens the port on 127.0.0.1 to which a browser is sent back; 0: any that is free.
+// Listen opens the port on 127.0.0.1 for the redirect of the browser; 0: any free one.
 type Listen func(port int) (net.Listener, error)
 
 // Login is one sign-in of a person under way.
 type Login struct {
-	URL    string   // to be opened in a browser, by a person who has read it
-	Scopes []string // that it asks for
+	URL    string   // to be opened in a browser by a person, after reading it
+	Scopes []string // scopes that it asks for
 
 	store    *Store
 	target   *target
@@ -31,8 +31,8 @@ type Login struct {
 	callback *callback
 }
 
-// Begin finds out where to sign in to a server, who Doorward is there, and opens the port for the answer. The caller
-// shows URL, waits, and closes.
+// Begin finds the authorization server of a server and Doorward's client there, and opens the port for the
+// answer. The caller shows URL, calls Wait, and then Close.
 func Begin(ctx context.Context, store *Store, s Settings, listen Listen) (*Login, error) {
 	if s.Grant == GrantMachine {
 		return nil, fmt.Errorf("server %s signs in by itself (grant: client_credentials): there is nothing to agree to", s.Server)
@@ -51,7 +51,7 @@ func Begin(ctx context.Context, store *Store, s Settings, listen Listen) (*Login
 	}
 	before, _ := store.find(s.Server, t.resource)
 	if before.Issuer != f.issuer {
-		before = entry{} // what was agreed with one issuer is nobody else's business
+		before = entry{} // agreements with one issuer do not apply to another
 	}
 	l := &Login{store: store, target: t, found: f, Scopes: t.scopes(f, before)}
 	if err := l.open(ctx, listen, before.Client); err != nil {
@@ -60,8 +60,9 @@ func Begin(ctx context.Context, store *Store, s Settings, listen Listen) (*Login
 	return l, nil
 }
 
-// scopes are what to ask for: what the operator says, else what the server does; with them what it has asked for since
-// the last time; and the right to go on without a person, where there is a word for it.
+// scopes returns the scopes to ask for: those of the operator, or else of the server; those that it has asked
+// for since the last time; and offline_access, which allows renewal without a person, if the authorization
+// server knows it.
 func (t *target) scopes(f found, before entry) []string {
 	all := f.scopes
 	if t.Scopes != nil {
@@ -75,7 +76,7 @@ func (t *target) scopes(f found, before entry) []string {
 	return all
 }
 
-// open listens for the browser and settles the client, whose registration may hang on the port.
+// open listens for the browser and determines the client, whose registration may depend on the port.
 func (l *Login) open(ctx context.Context, listen Listen, before client) error {
 	port, err := l.port(listen, before)
 	if err != nil {
@@ -104,8 +105,8 @@ func (l *Login) open(ctx context.Context, listen Listen, before client) error {
 	return nil
 }
 
-// port opens the configured port; else the one that this client was registered with, so that it need not be registered
-// again; else any.
+// port opens the configured port, or else the one that this client was registered with, so that it need not be
+// registered again, or else any.
 func (l *Login) port(listen Listen, before client) (net.Listener, error) {
 	if l.target.CallbackPort != 0 {
 		return listen(l.target.CallbackPort)
@@ -120,8 +121,8 @@ func (l *Login) port(listen Listen, before client) (net.Listener, error) {
 	return listen(0)
 }
 
-// address is the URL at which a person consents. Parameters of the endpoint's own query are kept, unless
-// the flow sets them.
+// address returns the URL at which a person consents. It keeps the parameters in the endpoint's own query,
+// except those that the flow sets.
 func (l *Login) address(state string) (string, error) {
 	u, err := l.target.endpoint("authorization_endpoint", l.found.meta.Authorization)
 	if err != nil {
@@ -153,15 +154,15 @@ func token() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// Result is how a sign-in ended.
+// Result is the outcome of a sign-in.
 type Result struct {
 	Issuer  string
-	Scopes  []string  // granted, as far as the server said
+	Scopes  []string  // granted, as far as the server has said
 	Expires time.Time // of the access token; zero: unknown
-	Renews  bool      // without a person
+	Renews  bool      // tokens are renewed without a person
 }
 
-// Wait waits for the browser to come back, exchanges the code and stores what it brings.
+// Wait waits for the browser's redirect, exchanges the code and stores the tokens.
 func (l *Login) Wait(ctx context.Context) (Result, error) {
 	code, err := l.callback.wait(ctx)
 	if err != nil {
@@ -181,10 +182,10 @@ func (l *Login) Wait(ctx context.Context) (Result, error) {
 	return Result{Issuer: e.Issuer, Scopes: e.Scopes, Expires: e.Expires, Renews: e.Refresh != ""}, nil
 }
 
-// entry is a sign-in without tokens yet.
+// entry returns a sign-in that has no tokens yet.
 func (t *target) entry(f found, c client, scopes []string) entry {
 	if !c.Made {
-		c.Secret = "" // it stays where the configuration has it
+		c.Secret = "" // it stays only in the configuration
 	}
 	return entry{Server: t.Server, Issuer: f.issuer, Resource: f.resource, URL: t.resource, Client: c,
 		Token: f.meta.Token, Revocation: f.meta.Revocation, Scopes: scopes, Signed: time.Now()}

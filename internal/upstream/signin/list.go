@@ -9,7 +9,7 @@ import (
 
 func joinScopes(scopes []string) string { return strings.Join(scopes, " ") }
 
-// Listed is one sign-in as it may be shown.
+// Listed is one sign-in in the form that may be shown.
 type Listed struct {
 	Server   string    `json:"server"`
 	Issuer   string    `json:"issuer"`
@@ -17,11 +17,11 @@ type Listed struct {
 	Scopes   []string  `json:"scopes"`
 	Signed   time.Time `json:"signed_in"`
 	Expires  time.Time `json:"expires,omitzero"` // of the access token
-	Renews   bool      `json:"renews"`           // without a person
+	Renews   bool      `json:"renews"`           // renewed without a person
 	State    string    `json:"state"`            // ok, or sign-in needed
 }
 
-// List shows what there is. sealed counts files that the key does not open.
+// List lists the sign-ins. sealed counts files that the key does not open.
 func (s *Store) List() (all []Listed, sealed int, err error) {
 	entries, sealed, err := s.all()
 	all = []Listed{}
@@ -41,8 +41,8 @@ func (s *Store) List() (all []Listed, sealed int, err error) {
 
 var errNotTold = errors.New("the authorization server was not told: it has no place for that, or the server is not configured any more")
 
-// Logout removes what there is of a server, here first and then, where s is known and it wants to be told, at the
-// authorization server. gone counts what was removed; told is nil when the tokens are revoked there too.
+// Logout removes the sign-ins of a server, and revokes their tokens at the authorization server if settings are
+// given and it supports that. gone counts the removed ones. told is nil if the tokens are revoked there too.
 func (s *Store) Logout(ctx context.Context, server string, settings *Settings) (gone int, told error, err error) {
 	var dropped []entry
 	err = s.locked(server, lockTime, func() error {
@@ -64,7 +64,7 @@ func (s *Store) Logout(ctx context.Context, server string, settings *Settings) (
 	return len(dropped), told, nil
 }
 
-// forget revokes an entry's tokens. With the refresh token its access tokens end (RFC 7009, section 2.1).
+// forget revokes an entry's tokens. With a refresh token its access tokens end too (RFC 7009, section 2.1).
 func (t *target) forget(ctx context.Context, e entry) error {
 	token := e.Refresh
 	if token == "" {

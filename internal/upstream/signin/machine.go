@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// machine asks for a token with the client's own secret. It is kept in memory: the next one is as easy to get.
+// machine gets a token with the client's own secret. It is kept only in memory, because a new one needs no
+// person.
 func (s *Source) machine(ctx context.Context, c challenge) (entry, error) {
 	t := s.target
 	if e := s.now.Load(); e != nil && e.recent(time.Now()) && len(c.scopes) == 0 {
@@ -37,7 +38,7 @@ func (s *Source) machine(ctx context.Context, c challenge) (entry, error) {
 	return e, nil
 }
 
-// granted are the scopes of the token in use, where the operator has not fixed them.
+// granted returns the scopes of the token in use, unless the operator has fixed the scopes.
 func (s *Source) granted() []string {
 	if e := s.now.Load(); e != nil && s.target.Scopes == nil {
 		return e.Scopes
@@ -45,8 +46,9 @@ func (s *Source) granted() []string {
 	return nil
 }
 
-// stepUp meets a server that wants more scopes than were granted. A machine asks for them by itself unless the operator
-// has fixed them, once; for a person they are noted, with those granted, for the next sign-in.
+// stepUp handles a server that requires more scopes than were granted. With client credentials they are requested
+// at once, unless the operator has fixed the scopes. For a person they are noted, with the granted ones, for the next
+// sign-in.
 func (s *Source) stepUp(ctx context.Context, used string, c challenge) (again bool, err error) {
 	e := s.now.Load()
 	if e == nil {

@@ -12,11 +12,12 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// errNoClient: nothing says who Doorward is to this authorization server.
+// errNoClient says that there is no way to identify Doorward to this authorization server.
 var errNoClient = errors.New("the authorization server takes neither a client metadata document nor a registration: register Doorward with it and set oauth.client_id")
 
-// identify settles who Doorward is, by configuration, metadata document or registration, in this order (Client
-// Registration). redirect is where a person's browser will come back to; before is what was used with this issuer.
+// identify returns Doorward's client, by configuration, metadata document or registration, in this order
+// (Client Registration). redirect is the URL of the browser's redirect; before is the client that was used with
+// this issuer.
 func (t *target) identify(ctx context.Context, m serverMetadata, redirect string, before client) (client, error) {
 	switch {
 	case t.ClientID != "":
@@ -33,7 +34,7 @@ func (t *target) identify(ctx context.Context, m serverMetadata, redirect string
 
 func (c client) expired(now time.Time) bool { return c.Expires != 0 && now.Unix() >= c.Expires }
 
-// configured is the client that was registered by hand.
+// configured returns the client that was registered by hand.
 func (t *target) configured(m serverMetadata, redirect string) (client, error) {
 	c := client{ID: t.ClientID, Secret: t.ClientSecret.Reveal(), Method: methodNone, Redirect: redirect}
 	switch {
@@ -48,8 +49,8 @@ func (t *target) configured(m serverMetadata, redirect string) (client, error) {
 	return c, nil
 }
 
-// proof is the client of a stored sign-in with what it proves itself by. A secret of the configuration goes to the issuer
-// that the configuration names, and to no other; false where the sign-in is another client's.
+// proof returns the client of a stored sign-in with its secret. A secret of the configuration goes only to the
+// issuer that the configuration names. False: the sign-in belongs to another client.
 func (t *target) proof(e entry) (client, bool) {
 	c := e.Client
 	switch {
@@ -62,7 +63,7 @@ func (t *target) proof(e entry) (client, bool) {
 	return c, true
 }
 
-// errRedirectRefused: the authorization server does not register this redirect URI.
+// errRedirectRefused says that the authorization server does not register this redirect URI.
 var errRedirectRefused = errors.New("the authorization server refuses a redirect to this host: register a client by hand and set oauth.client_id and oauth.callback_port")
 
 // register registers a native application (RFC 7591).

@@ -16,10 +16,10 @@ import (
 // keyName is the key's file in the state directory.
 const keyName = "signin.key"
 
-// minKey is how long a configured key is at least, in bytes.
+// minKey is the least length of a configured key, in bytes.
 const minKey = 32
 
-// newSeal makes the cipher: from a configured key, else from the one in the state directory.
+// newSeal makes the cipher from the configured key, or else from the one in the state directory.
 func newSeal(dir string, configured secret.Value) (cipher.AEAD, error) {
 	raw := []byte(configured.Reveal())
 	if len(raw) == 0 {
@@ -41,7 +41,7 @@ func newSeal(dir string, configured secret.Value) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// ownKey reads the key, or makes it.
+// ownKey reads the key of the state directory, or makes it.
 func ownKey(path string) ([]byte, error) {
 	key, err := durable.Secret(path, 1<<10, func() ([]byte, error) {
 		key := make([]byte, minKey)

@@ -4,16 +4,16 @@
 //
 // One daemon holds the tokens of a machine, so that there is one sign-in and one refresh at a time for each server.
 //
-// Invariants: a token is sent in a header, and only to the server it was issued for. A URL that a server names is
-// checked, dialled through egress, never followed elsewhere and never opened in a browser by Doorward. A refresh that
-// was begun is finished and stored, also when its caller stopped waiting. A file on disk is whole: the old one or the
-// new one.
+// Invariants: a token is sent in a header, and only to the server it was issued for. A URL that a server names
+// is checked and dialled through egress; no redirect from it is followed, and Doorward never opens it in a
+// browser. A refresh that was begun is finished and stored, even if its caller stopped waiting. A file on disk
+// is always complete: the old one or the new one.
 //
-// Limits: a daemon that is killed after the authorization server exchanged a refresh token and before the new one is
-// on disk has lost the sign-in, where the server accepts each refresh token once; a person signs in again. The key
-// beside the sealed files protects their content against a reader of these files only, not of the whole state
-// directory; Options.Key moves it elsewhere. Sender-constrained tokens (DPoP, mutual TLS) and private_key_jwt are not
-// supported.
+// Limits: if a daemon is killed after the authorization server exchanged a refresh token and before the new one
+// is on disk, the sign-in is lost where the server accepts each refresh token only once; a person signs in
+// again. The key beside the sealed files protects their content only against a reader of these files, not of
+// the whole state directory; Options.Key moves it elsewhere. Sender-constrained tokens (DPoP, mutual TLS) and
+// private_key_jwt are not supported.
 package signin
 
 import (
@@ -27,31 +27,31 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// The grants of Settings.Grant.
+// Values of Settings.Grant.
 const (
-	GrantCode    = "authorization_code" // a person agrees in a browser
+	GrantCode    = "authorization_code" // a person consents in a browser
 	GrantMachine = "client_credentials" // the client's own secret is enough
 )
 
-// Settings are what is known of one server before anybody asked it.
+// Settings is the configuration of the sign-in to one server.
 type Settings struct {
 	Server       string       // its name in the configuration
 	URL          string       // its address as configured
-	AllowPrivate bool         // of the server: loopback and private addresses are allowed
+	AllowPrivate bool         // the server may be at loopback and private addresses
 	Grant        string       // GrantCode or GrantMachine
-	ClientID     string       // registered by hand; "": a metadata document or dynamic registration
+	ClientID     string       // registered by hand; "": by a metadata document or dynamic registration
 	ClientSecret secret.Value // empty for a public client
-	MetadataURL  string       // where this client's metadata document is; "" for none
-	Issuer       string       // the authorization server; "": what the server's metadata name
-	Scopes       []string     // to ask for; nil: what the server asks for
+	MetadataURL  string       // URL of this client's metadata document; "": none
+	Issuer       string       // the authorization server; "": the one in the server's metadata
+	Scopes       []string     // to ask for; nil: those that the server asks for
 	CallbackPort int          // of the redirect; 0: any
 	Proxy        string       // egress.Options.Proxy
 }
 
-// ErrSignIn says that a person has to sign in, or to agree to more.
+// ErrSignIn says that a person has to sign in, or to consent to more scopes.
 var ErrSignIn = errors.New("sign-in is needed")
 
-// target is one server with its address taken apart.
+// target is one server with its parsed address.
 type target struct {
 	Settings
 	url      *url.URL
@@ -84,17 +84,18 @@ func newTarget(s Settings) (*target, error) {
 	return t, nil
 }
 
-// private reports whether u may be at a loopback or private address: the server's own URL, and the authorization
-// server that the operator named, where the server may be private at all. A URL that the server names may not.
+// private reports whether u may be at a loopback or private address. That holds for the server's own URL and
+// the authorization server that the operator named, if AllowPrivate is set. It does not hold for a URL that the
+// server names.
 func (t *target) private(u *url.URL) bool {
 	o := egress.Origin(u)
 	return t.AllowPrivate && (o == t.origin || t.issuer != "" && o == t.issuer)
 }
 
-// errPlain: codes, tokens and secrets do not travel in the clear.
+// errPlain is the error for http where codes, tokens and secrets could be read on the network.
 var errPlain = errors.New("the scheme must be https; http is for this host and literal private addresses, with allow_private")
 
-// checkScheme lets https pass, and http where no network can listen that the operator has not vouched for.
+// checkScheme allows https, and http only to addresses that the operator has allowed and that are near.
 func (t *target) checkScheme(u *url.URL) error {
 	if u.Scheme == "https" || t.private(u) && isNear(u) {
 		return nil
@@ -102,7 +103,7 @@ func (t *target) checkScheme(u *url.URL) error {
 	return errPlain
 }
 
-// isNear: the address itself says that it is not public.
+// isNear reports whether the address itself shows that it is not public.
 func isNear(u *url.URL) bool {
 	if isLocalhost(u.Hostname()) {
 		return true
@@ -113,7 +114,7 @@ func isNear(u *url.URL) bool {
 
 func isLocalhost(host string) bool { return strings.EqualFold(host, "localhost") }
 
-// endpoint checks a URL that somebody else chose: its form, its scheme, and that it names no address it must not.
+// endpoint checks a URL from a server: its form, its scheme, and its address.
 func (t *target) endpoint(what, raw string) (*url.URL, error) {
 	u, err := egress.CheckURL(raw)
 	if err == nil {

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// Source gives the requests to one server their token. It is safe for concurrent use.
+// Source provides the token for the requests to one server. It is safe for concurrent use.
 type Source struct {
 	target *target
 	store  *Store
 	log    *slog.Logger
 	notice func(what string)
 
-	now    atomic.Pointer[entry] // what requests carry; nil: nothing
-	looked atomic.Int64          // when it was last seen that the sign-in is still there, in Unix nanoseconds
+	now    atomic.Pointer[entry] // the sign-in that requests use; nil: none
+	looked atomic.Int64          // when the sign-in was last found in the store, in Unix nanoseconds
 
 	mu     sync.Mutex
 	flight *flight   // a renewal under way; nil when none is
-	need   string    // what a person has to do; "" nothing
-	held   error     // why the last renewal failed, until until
+	need   string    // what a person has to do; "": nothing
+	held   error     // error of the last renewal, while until is not reached
 	until  time.Time // no renewal is tried before
 	pause  time.Duration
 	closed bool
 }
 
-// flight is one renewal, for all who wait for it.
+// flight is one renewal, shared by all callers that wait for it.
 type flight struct {
 	done chan struct{} // closed when e and err are set
 	e    *entry
@@ -45,7 +45,8 @@ const (
 	NoticeScopes  = "signin.scopes"
 )
 
-// NewSource makes the source of a server. The error is about the settings; the caller can do without a source then.
+// NewSource makes the source of a server. An error is about the settings; the caller can then work without a
+// source.
 func NewSource(s Settings, store *Store, log *slog.Logger, notice func(what string)) (*Source, error) {
 	t, err := newTarget(s)
 	if err != nil {
@@ -61,8 +62,8 @@ func NewSource(s Settings, store *Store, log *slog.Logger, notice func(what stri
 	return src, nil
 }
 
-// Authorize is the Authorization header for the next request, "" for none. A token that is about to end is renewed
-// first; one that has not ended is good enough where that fails.
+// Authorize returns the Authorization header for the next request, "" for none. A token that is about to expire
+// is renewed first. If that fails, it is used until it has expired.
 func (s *Source) Authorize(ctx context.Context) (string, error) {
 	e := s.now.Load()
 	if e == nil || s.gone(e) {
@@ -80,10 +81,10 @@ func (s *Source) Authorize(ctx context.Context) (string, error) {
 	return "Bearer " + e.Access, nil
 }
 
-// lookEvery is how soon a running daemon notices that somebody has signed out.
+// lookEvery is how soon a running daemon notices that the sign-in was removed.
 const lookEvery = 5 * time.Second
 
-// gone reports that a sign-in was removed, and forgets it then.
+// gone reports whether the sign-in was removed, and forgets it then.
 func (s *Source) gone(e *entry) bool {
 	now := time.Now().UnixNano()
 	seen := s.looked.Load()
@@ -94,7 +95,7 @@ func (s *Source) gone(e *entry) bool {
 	return true
 }
 
-// patience is how long a request waits for a new token while the old one would do.
+// patience is how long a request waits for a new token while the old one is still valid.
 const patience = 3 * time.Second
 
 func (s *Source) early(ctx context.Context, e *entry) (*entry, error) {
@@ -106,8 +107,9 @@ func (s *Source) early(ctx context.Context, e *entry) (*entry, error) {
 	return s.renew(ctx, e.Access, challenge{})
 }
 
-// Refused is told that the server refused a request that carried used, which Authorize gave. again: it is worth sending
-// once more, with what Authorize gives now. An error that wraps ErrSignIn says that a person has to come first.
+// Refused handles the server's refusal of a request that carried used, which came from Authorize. again: the
+// request should be sent once more, with a new result of Authorize. An error that wraps ErrSignIn says that a
+// person has to sign in first.
 func (s *Source) Refused(ctx context.Context, used string, resp *http.Response) (again bool, err error) {
 	c := parseChallenge(resp.Header)
 	token := ""
@@ -124,8 +126,8 @@ func (s *Source) Refused(ctx context.Context, used string, resp *http.Response) 
 	return false, nil
 }
 
-// Needs is what a person has to do before this server answers again, "" for nothing. Whether it has been done meanwhile
-// is looked up. trouble is why no token can be had for another reason, nil when there is none.
+// Needs returns what a person has to do before this server answers again, "" for nothing. It checks whether
+// that has been done meanwhile. trouble is the error if no token is available for another reason.
 func (s *Source) Needs() (what string, trouble error) {
 	s.mu.Lock()
 	need := s.need
@@ -138,7 +140,7 @@ func (s *Source) Needs() (what string, trouble error) {
 	return s.need, s.held
 }
 
-// carried is the token that requests carry now.
+// carried returns the token that requests carry now.
 func (s *Source) carried() string {
 	if e := s.now.Load(); e != nil {
 		return e.Access
@@ -146,7 +148,7 @@ func (s *Source) carried() string {
 	return ""
 }
 
-// adopt takes a token from the store that is another than used: somebody has signed in.
+// adopt takes a token other than used from the store, if a person has signed in meanwhile.
 func (s *Source) adopt(used string) bool {
 	e, ok := s.store.find(s.target.Server, s.target.resource)
 	if !ok || e.Access == used || !e.spare(time.Now()) || s.target.Grant == GrantMachine {
@@ -160,8 +162,8 @@ func (s *Source) adopt(used string) bool {
 	return true
 }
 
-// renew returns a token other than used, of which one renewal is under way at a time. It goes on when ctx ends: a refresh
-// token that was exchanged and not stored would be lost.
+// renew returns a token other than used. One renewal runs at a time. It continues when ctx ends, because a
+// refresh token that was exchanged and not stored would be lost.
 func (s *Source) renew(ctx context.Context, used string, c challenge) (*entry, error) {
 	s.mu.Lock()
 	if e := s.now.Load(); e != nil && e.Access != used && e.spare(time.Now()) {
@@ -191,7 +193,7 @@ func (s *Source) renew(ctx context.Context, used string, c challenge) (*entry, e
 	}
 }
 
-// renewTime bounds a renewal in all, the wait for another process's included.
+// renewTime bounds a whole renewal, including the wait for one of another process.
 const renewTime = lockTime + fetchTime
 
 func (s *Source) run(f *flight, used string, c challenge) {
@@ -219,13 +221,13 @@ func (s *Source) run(f *flight, used string, c challenge) {
 	s.settle("")
 }
 
-// Pauses after a renewal that failed for another reason than that a person is needed.
+// Pauses after a renewal that failed for another reason than a missing sign-in.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
 
-// failed notes how a renewal failed. The caller holds mu.
+// failed records the error of a renewal. The caller holds mu.
 func (s *Source) failed(err error) {
 	if errors.Is(err, ErrSignIn) {
 		s.now.Store(nil)
@@ -237,7 +239,7 @@ func (s *Source) failed(err error) {
 	s.log.Warn("a token was not renewed", "err", err, "next", s.pause)
 }
 
-// settle sets what a person has to do, and tells of a change. The caller holds mu.
+// settle sets what a person has to do, and reports a new need or a renewed token. The caller holds mu.
 func (s *Source) settle(need string) {
 	was := s.need
 	s.need = need
@@ -251,7 +253,8 @@ func (s *Source) settle(need string) {
 	}
 }
 
-// person renews a sign-in that a person agreed to. The caller holds its lock; the first caller renews for all.
+// person renews a sign-in that a person consented to. It holds the server's lock in the store; of several
+// processes the first one renews for all.
 func (s *Source) person(ctx context.Context, used string) (e entry, err error) {
 	lockErr := s.store.locked(s.target.Server, lockTime, func() error {
 		var ok bool
@@ -260,7 +263,7 @@ func (s *Source) person(ctx context.Context, used string) (e entry, err error) {
 		switch {
 		case !ok:
 			err = ErrSignIn
-		case e.Access != used && e.spare(now): // another's renewal, or a new sign-in
+		case e.Access != used && e.spare(now): // another process has renewed, or a person has signed in
 		case e.Refresh == "", e.Access == used && e.recent(now) && e.good(now):
 			err = ErrSignIn
 		default:
@@ -271,7 +274,7 @@ func (s *Source) person(ctx context.Context, used string) (e entry, err error) {
 	return e, errors.Join(lockErr, err)
 }
 
-// refresh exchanges the refresh token and stores what came. The caller holds the lock.
+// refresh exchanges the refresh token and stores the new tokens. The caller holds the lock.
 func (s *Source) refresh(ctx context.Context, e *entry) error {
 	values := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {e.Refresh}}
 	who, ok := s.target.proof(*e)
@@ -292,7 +295,7 @@ func (s *Source) refresh(ctx context.Context, e *entry) error {
 	return err
 }
 
-// Close waits a moment for a renewal under way, and lets no other begin.
+// Close waits a moment for a renewal under way, and prevents new ones.
 func (s *Source) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -307,5 +310,5 @@ func (s *Source) Close() {
 	}
 }
 
-// closeTime is how long a stopping daemon waits for a token on its way.
+// closeTime is how long a stopping daemon waits for a renewal.
 const closeTime = 2 * time.Second

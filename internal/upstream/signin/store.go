@@ -22,12 +22,12 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// entry is one sign-in: all that is known of one server with one authorization server.
+// entry is one sign-in: the client and the tokens of one server at one authorization server.
 type entry struct {
 	Server     string    `json:"server"`
 	Issuer     string    `json:"issuer"`
 	Resource   string    `json:"resource"`
-	URL        string    `json:"url"` // the server's canonical URI when it was made: tokens go nowhere else
+	URL        string    `json:"url"` // the server's canonical URI at that time: tokens are sent only there
 	Client     client    `json:"client"`
 	Token      string    `json:"token_endpoint"`
 	Revocation string    `json:"revocation_endpoint,omitzero"`
@@ -35,17 +35,17 @@ type entry struct {
 	Refresh    string    `json:"refresh,omitzero"`
 	Expires    time.Time `json:"expires,omitzero"`
 	Scopes     []string  `json:"scopes,omitzero"` // granted
-	Wanted     []string  `json:"wanted,omitzero"` // that the server asked for since, with those granted
-	Signed     time.Time `json:"signed"`          // when a person signed in
-	Renewed    time.Time `json:"renewed"`         // when the access token came
+	Wanted     []string  `json:"wanted,omitzero"` // asked for by the server since then, with the granted ones
+	Signed     time.Time `json:"signed"`          // time of the person's sign-in
+	Renewed    time.Time `json:"renewed"`         // time of the access token
 }
 
-// hidden is what an entry prints: its parts are secret.
+// hidden is the printed form of an entry, because an entry holds secrets.
 const hidden = "[sign-in]"
 
 func (entry) String() string { return hidden }
 
-// GoString, Format and LogValue give the same.
+// GoString, Format and LogValue return hidden too.
 func (entry) GoString() string           { return hidden }
 func (entry) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(hidden)) }
 func (entry) LogValue() slog.Value       { return slog.StringValue(hidden) }
@@ -54,13 +54,13 @@ func (e entry) name() string { return digest(e.Server, e.Issuer, e.Resource) + s
 
 func (e entry) is(server, url string) bool { return e.Server == server && e.URL == url }
 
-// good: the access token can still be sent. spare: and need not be renewed.
+// good reports whether the access token is still valid, spare whether it also need not be renewed yet.
 func (e entry) good(now time.Time) bool  { return e.Access != "" && !e.due(now, 0) }
 func (e entry) spare(now time.Time) bool { return e.Access != "" && !e.due(now, leeway) }
 
 func (e entry) recent(now time.Time) bool { return now.Sub(e.Renewed) < fresh }
 
-// take enters what a token endpoint gave. A refresh token that was not replaced stays.
+// take sets the tokens from a token endpoint. A refresh token that was not replaced is kept.
 func (e *entry) take(t tokens, now time.Time) {
 	e.Access, e.Expires, e.Renewed = t.access, t.expires, now
 	if t.refresh != "" {
@@ -72,13 +72,14 @@ func (e *entry) take(t tokens, now time.Time) {
 }
 
 const (
-	// leeway is how long before its end a token is renewed: it has to last for the way, and clocks differ.
+	// leeway is how long before its end a token is renewed: requests take time, and clocks differ.
 	leeway = 30 * time.Second
-	// fresh is how young a token is that renewing cannot help when it is refused.
+	// fresh is the age below which renewing a refused token cannot help.
 	fresh = 10 * time.Second
 )
 
-// due reports whether the access token ends within d. Of one that lives for a few seconds a part is kept.
+// due reports whether the access token ends within d. For a token with a short life d is reduced to a quarter
+// of that life.
 func (e entry) due(now time.Time, d time.Duration) bool {
 	if e.Expires.IsZero() {
 		return false
@@ -88,7 +89,8 @@ func (e entry) due(now time.Time, d time.Duration) bool {
 
 const suffix = ".sealed"
 
-// digest names a file after what it belongs to, and hides it: every part with its length, so that no two read alike.
+// digest returns a file name for the given parts that hides them. Each part is hashed with its length, so that
+// different parts never give the same input.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -98,10 +100,10 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Options say where sign-ins are kept.
+// Options configures a Store.
 type Options struct {
 	Dir string       // the state directory
-	Key secret.Value // seals them; empty: a key in Dir
+	Key secret.Value // seals the files; empty: a key in Dir is used
 }
 
 // Store keeps sign-ins, one sealed file each. Several processes may use one directory.
@@ -128,7 +130,7 @@ func OpenStore(o Options) (*Store, error) {
 	return s, err
 }
 
-// tidy removes what somebody who was killed while writing left behind.
+// tidy removes the drafts of processes that were killed while writing.
 func (s *Store) tidy() {
 	left, _ := filepath.Glob(filepath.Join(s.dir, durable.Draft+"*"))
 	for _, path := range left {
@@ -138,8 +140,8 @@ func (s *Store) tidy() {
 	}
 }
 
-// all are the entries that can be read. One that cannot, because it was sealed with another key or was damaged, counts
-// as not there.
+// all returns the entries that can be read. A file that cannot be read, because it was sealed with another key
+// or is damaged, is only counted.
 func (s *Store) all() (entries []entry, sealed int, err error) {
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -151,7 +153,7 @@ func (s *Store) all() (entries []entry, sealed int, err error) {
 		}
 		e, err := s.read(f.Name())
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 		case err != nil:
 			sealed++
 		default:
@@ -162,8 +164,8 @@ func (s *Store) all() (entries []entry, sealed int, err error) {
 	return entries, sealed, nil
 }
 
-// read opens one file. Its name is sealed with it: a file that was renamed to another server's name does not
-// open.
+// read opens one file. Its name is authenticated with it: a file that was renamed to another server's name does
+// not open.
 func (s *Store) read(name string) (entry, error) {
 	b, err := os.ReadFile(filepath.Join(s.dir, name))
 	if err != nil {
@@ -180,7 +182,7 @@ func (s *Store) read(name string) (entry, error) {
 	return e, nil
 }
 
-// write replaces an entry's file by rename: a reader, also after a kill, finds the old file or the new one.
+// write replaces an entry's file by rename: a reader finds the old file or the new one, even after a kill.
 func (s *Store) write(e entry) error {
 	plain, err := json.Marshal(e)
 	if err != nil {
@@ -192,7 +194,7 @@ func (s *Store) write(e entry) error {
 	return nil
 }
 
-// find is the newest sign-in for a server at an address.
+// find returns the newest sign-in for a server at an address.
 func (s *Store) find(server, url string) (entry, bool) {
 	entries, _, err := s.all()
 	if err != nil {
@@ -205,7 +207,7 @@ func (s *Store) find(server, url string) (entry, bool) {
 	return entries[i], true
 }
 
-// has reports whether a sign-in is still there. One that cannot be looked for counts as there.
+// has reports whether a sign-in still exists. If that cannot be determined, it counts as existing.
 func (s *Store) has(e entry) bool {
 	_, err := os.Stat(filepath.Join(s.dir, e.name()))
 	return !errors.Is(err, fs.ErrNotExist)
@@ -226,7 +228,7 @@ func (s *Store) locked(server string, wait time.Duration, f func() error) error 
 	return f()
 }
 
-// keep stores a new sign-in, and drops what there was for its server.
+// keep stores a new sign-in, and removes the earlier ones of its server.
 func (s *Store) keep(e entry) error {
 	return s.locked(e.Server, lockTime, func() error {
 		if err := s.write(e); err != nil {
@@ -237,7 +239,7 @@ func (s *Store) keep(e entry) error {
 	})
 }
 
-// drop removes a server's entries but for one, and returns them. The caller holds the lock.
+// drop removes a server's entries except one, and returns them. The caller holds the lock.
 func (s *Store) drop(server, except string) (dropped []entry, err error) {
 	entries, _, err := s.all()
 	for _, e := range entries {
@@ -250,5 +252,5 @@ func (s *Store) drop(server, except string) (dropped []entry, err error) {
 	return dropped, err
 }
 
-// lockTime is how long somebody may wait for another's refresh to end.
+// lockTime bounds the wait for the refresh of another process.
 const lockTime = fetchTime + 5*time.Second

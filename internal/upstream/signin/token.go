@@ -13,33 +13,33 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Ways in which a client proves itself to a token endpoint.
+// Authentication methods of a client at a token endpoint.
 const (
 	methodNone  = "none"
 	methodBasic = "client_secret_basic"
 	methodPost  = "client_secret_post"
 )
 
-// client is who Doorward is to one authorization server.
+// client is Doorward's client at one authorization server.
 type client struct {
 	ID       string `json:"id"`
 	Secret   string `json:"secret,omitzero"`
 	Method   string `json:"method"`
-	Redirect string `json:"redirect,omitzero"` // that it was registered with
-	Made     bool   `json:"made,omitzero"`     // by dynamic registration, with this issuer and no other
+	Redirect string `json:"redirect,omitzero"` // URI that it was registered with
+	Made     bool   `json:"made,omitzero"`     // by dynamic registration, with this issuer only
 	Expires  int64  `json:"expires,omitzero"`  // of the secret, in Unix seconds; 0: never
 }
 
-// tokens are what a token endpoint gave.
+// tokens is the answer of a token endpoint.
 type tokens struct {
 	access, refresh string
-	expires         time.Time // zero: it did not say
-	scopes          []string  // nil: those that were asked for
+	expires         time.Time // zero: unknown
+	scopes          []string  // nil: the requested ones
 }
 
-// grantError is a token endpoint's refusal.
+// grantError is the refusal of a token endpoint.
 type grantError struct {
-	code   string // "" when it gave none
+	code   string // "": none
 	status int
 }
 
@@ -50,12 +50,12 @@ func (e *grantError) Error() string {
 	return fmt.Sprintf("the token endpoint refused: %s (HTTP %d)", e.code, e.status)
 }
 
-// final reports a refusal that no repetition changes: what was shown is not worth anything any more.
+// final reports whether repeating the request is pointless, because the grant or the client is no longer valid.
 func (e *grantError) final() bool {
 	return slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope", "unsupported_grant_type"}, e.code)
 }
 
-// grant asks a token endpoint. The resource goes with every request (RFC 8707).
+// grant requests tokens from a token endpoint. Every request names the resource (RFC 8707).
 func (t *target) grant(ctx context.Context, endpoint string, c client, resource string, values url.Values) (tokens, error) {
 	u, err := t.endpoint("token_endpoint", endpoint)
 	if err != nil {
@@ -78,8 +78,8 @@ func (t *target) grant(ctx context.Context, endpoint string, c client, resource 
 	return got, nil
 }
 
-// prove adds what shows who asks, and returns the Authorization header where that is the place for it. In it both parts
-// are form-encoded first (RFC 6749, section 2.3.1).
+// prove adds the client's authentication to values, or returns it as an Authorization header, in which both
+// parts are form-encoded (RFC 6749, section 2.3.1).
 func (c client) prove(values url.Values) (authorization string) {
 	if c.Method == methodBasic {
 		pair := url.QueryEscape(c.ID) + ":" + url.QueryEscape(c.Secret)
@@ -122,7 +122,7 @@ func readTokens(b []byte, now time.Time) (tokens, error) {
 	return t, nil
 }
 
-// readExpiry takes seconds as a number, or as the text of one, which some servers send.
+// readExpiry reads seconds as a number, or as a string, which some servers send.
 func readExpiry(v jsontext.Value, now time.Time) time.Time {
 	seconds, err := time.ParseDuration(strings.Trim(string(v), `"`) + "s")
 	if err != nil || seconds <= 0 {
@@ -131,7 +131,7 @@ func readExpiry(v jsontext.Value, now time.Time) time.Time {
 	return now.Add(min(seconds, maxLife))
 }
 
-// isToken68: visible ASCII that no header reads as anything else.
+// isToken68 reports whether s is visible ASCII that is unambiguous in a header.
 func isToken68(s string) bool {
 	return s != "" && len(s) <= maxToken && !strings.ContainsFunc(s, func(r rune) bool {
 		return r < 0x21 || r > 0x7e || r == '"' || r == ',' || r == '\\'
