@@ -36,8 +36,8 @@ type latecomer struct {
 
 // missed notes that a list went out without this server.
 func (l *latecomer) missed(method string) {
-	if !l.hub.watched() { // no client could be told
-		return // nobody could be told
+	if !l.hub.watched() {
+		return // no client could be told
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -109,8 +109,8 @@ func (w *questionWalk) elicitation(params []byte) ([]byte, error) {
 	}
 	to := w.to
 	if to.Caps = to.URLs; !rawjson.IsText(wire.Get(params, "mode"), "url") {
-		to.Caps = nil // here it is nothing else
-	} // an error can only ask for a URL
+		to.Caps = nil // an error can only ask for a URL
+	}
 	return w.ask(to, policy.AskElicitation, params)
 }
 

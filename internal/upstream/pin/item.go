@@ -89,8 +89,8 @@ func isTime(raw []byte) bool {
 }
 
 // seen is one entry of a list after it was examined.
-type seen struct { // unchanged
-	raw     []byte // as it came
+type seen struct {
+	raw     []byte // unchanged
 	name    string // the server's own
 	shown   string // the name that clients know
 	clean   []byte // as clients may see it

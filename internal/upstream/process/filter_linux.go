@@ -71,8 +71,8 @@ func (p *program) when(k uint32, block func(*program) uint32) {
 }
 
 // rules holds the parts in which filters differ.
-type rules struct { // answer to a refused call
-	deny uint32 // answer to what is refused
+type rules struct {
+	deny uint32 // answer to a refused call
 	udp  bool   // datagrams may be sent
 	open bool   // TCP connections are not limited to ports
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // Exit statuses of a supervisor whose server never ran, as a shell uses them.
-const ( // wrong call, or something that the supervisor needs is missing
-	exitSupervisor = 125 // wrong call, or something the supervisor needs is missing
+const (
+	exitSupervisor = 125 // wrong call, or something that the supervisor needs is missing
 	exitCannotRun  = 126
 	exitNotFound   = 127
 )

@@ -38,8 +38,8 @@ type view struct {
 }
 
 // layer is one mount of the new root.
-type layer struct { // in the new root, and on the host if fd is set
-	path  string // in the new root, and on the host where fd is set
+type layer struct {
+	path  string // in the new root, and on the host if fd is set
 	kind  int
 	write bool
 	fd    int // holds the file or directory of the host; -1: none

@@ -21,8 +21,8 @@ const (
 )
 
 // usage is the sum of what a server and all processes that it started use.
-type usage struct { // memory of each process alone, and files of scratch directories
-	bytes     int64            // of each process's own, and in files of its /tmp
+type usage struct {
+	bytes     int64            // memory of each process alone, and files of scratch directories
 	mapped    int64            // shared memory that is mapped
 	files     map[uint64]int64 // by inode: files in memory without a path
 	processes int              // processes and threads
