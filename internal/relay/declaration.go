@@ -83,8 +83,8 @@ func (f Face) declaration() (d declaration) {
 	return d
 }
 
-// bare reports a face without a session and without capabilities, such as that of the
-// command line.
+// bare reports whether f is for clients without a session and without capabilities, such as
+// the command line.
 func (f Face) bare() bool { return f.Modern && f.Caps == "" }
 
 // Before reports whether a server that was opened for f and for other is better opened for f

@@ -17,7 +17,7 @@ const (
 	// dialTime bounds the opening of a connection to a program. The upstream bounds the start
 	// of a program itself.
 	dialTime = 15 * time.Minute
-	// netTime bounds it for a server over the network.
+	// netTime bounds the opening of a connection over the network.
 	netTime = 90 * time.Second
 )
 

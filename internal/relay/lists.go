@@ -99,7 +99,7 @@ func (v *lists) merged(ctx context.Context, x *front.Exchange, asked resolve.Tar
 	if ctx.Err() != nil {
 		return front.Reply{None: true}
 	}
-	for _, p := range parts { // a caller at its limit is told, and not shown a shorter list
+	for _, p := range parts { // a caller at its limit gets the refusal, not a shorter list
 		if p.Refused != nil {
 			return v.failures.refused(p.Refused)
 		}

@@ -32,8 +32,8 @@ const (
 	// client gets them at once; gatherMost bounds how many times in a row.
 	gatherTime = 50 * time.Millisecond
 	gatherMost = 5
-	// keptEvents bounds what is kept of a call's progress and logs while its client
-	// answers.
+	// keptEvents bounds the progress and log messages of a call that are kept while its
+	// client answers.
 	keptEvents = 64
 )
 

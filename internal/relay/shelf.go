@@ -37,7 +37,7 @@ func (s *shelving) begin(x *front.Exchange, b *backend, c *liveConn, mirrors boo
 	*s = shelving{conn: c, key: listing.ShelfKey(x, method, params), changes: c.offers.Changes(method), epoch: b.epoch(), asked: time.Now(), mirrors: mirrors}
 }
 
-// take notes the answer.
+// take keeps the server's answer.
 func (s *shelving) take(result []byte) {
 	if s != nil {
 		s.result = bytes.Clone(result)

@@ -29,7 +29,7 @@ var (
 	ErrFull = errors.New("too many calls wait for approval")
 	// ErrSettled says that no such question is open.
 	ErrSettled = errors.New("no such call waits for approval")
-	// ErrVerdict says that a verdict is not one of those that exist.
+	// ErrVerdict says that a verdict is not valid.
 	ErrVerdict = errors.New("not a decision")
 )
 

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	annotation = "x-mcp-header"
-	Prefix     = "Mcp-Param-"
+	annotation = "x-mcp-header" // member of a property that names its header
+	Prefix     = "Mcp-Param-"   // beginning of the name of such a header
 )
 
 // Param is one tool parameter that a header repeats (Streamable HTTP, "Schema Extension").

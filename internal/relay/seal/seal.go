@@ -29,6 +29,8 @@ const (
 	taskLife  = 7 * 24 * time.Hour
 )
 
+// ErrForeign says that a value was not sealed here for this principal, server and request, or
+// that it has expired.
 var ErrForeign = errors.New("handle is not one of ours for this principal, server and request")
 
 // Sealer encrypts and binds the values. A server sees one caller, Doorward, and cannot bind
@@ -104,6 +106,8 @@ func (s *Sealer) open(purpose string, raw []byte) (handle, error) {
 	return h, nil
 }
 
+// SealState and OpenState bind the state of a question to its request and its caller: the
+// principal, and on the Unix socket also the process.
 func (s *Sealer) SealState(inner []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
 	return s.seal(forState, handle{Who: who.Key(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: inner}, sealedFor)
 }
@@ -130,6 +134,7 @@ func (s *Sealer) OpenParked(raw []byte, who *principal.Principal, t resolve.Targ
 	return string(h.Inner), nil
 }
 
+// SealCursor and OpenCursor bind a cursor to its caller, server and list method.
 func (s *Sealer) SealCursor(inner []byte, who *principal.Principal, server, method string) ([]byte, error) {
 	return s.seal(forCursor, handle{Who: who.Key(), Server: server, Method: method, Inner: inner}, sealedFor)
 }
@@ -142,6 +147,7 @@ func (s *Sealer) OpenCursor(raw []byte, who *principal.Principal, server, method
 	return h.Inner, nil
 }
 
+// SealTask and OpenTask bind the id of a task to its caller and server.
 func (s *Sealer) SealTask(inner []byte, who *principal.Principal, server string) ([]byte, error) {
 	return s.seal(forTask, handle{Who: who.Key(), Server: server, Inner: inner}, taskLife)
 }
