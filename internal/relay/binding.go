@@ -135,8 +135,8 @@ func (d *binding) listen() {
 	}
 }
 
-// announce reports a change to a legacy session, on its standalone stream, as its
-// initialize promised.
+// announce notifies a legacy session of a change on its standalone stream, if its initialize
+// declared such notifications.
 func (d *binding) announce(method string) {
 	if d.session.Listening() && (d.session.Server == "" || d.promised(method)) {
 		d.session.Notify(method, nil)

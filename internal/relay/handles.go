@@ -52,8 +52,8 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 	return p, nil
 }
 
-// misspeltHandle reports a member that some parsers take for a handle: a server would get the
-// handle without the seal being checked.
+// misspeltHandle reports whether params has a member that some parsers take for a handle: the
+// server would get its value without the seal being checked.
 func misspeltHandle(params []byte) bool {
 	for at := range wire.Fields(params) {
 		quoted := at.In(params)
@@ -180,14 +180,15 @@ func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []b
 	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})
 }
 
-// otherTasks reports a request about a task between two eras. Each era has tasks with states
-// and methods that the other one does not have.
+// otherTasks reports whether a request is about a task, from a client of one era to a server of
+// the other. Each era has tasks with states and methods that the other one does not have.
 func otherTasks(x *front.Exchange, c *liveConn, method string) bool {
 	return x.Era != c.era && strings.HasPrefix(method, "tasks/")
 }
 
-// foreignTasks reports a request about a task of 2025-11-25 on a shared connection. Such a
-// task belongs to a connection, so here it would belong to all its principals.
+// foreignTasks reports whether a request is about a task of 2025-11-25 and would go over a
+// shared connection. Such a task belongs to a connection, so here it would belong to all its
+// principals.
 func (l *link) foreignTasks(c *liveConn, method string) bool {
 	return c.era == front.Legacy && l.who == nil && strings.HasPrefix(method, "tasks/")
 }

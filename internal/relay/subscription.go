@@ -86,7 +86,7 @@ func (s *subscription) tag(params []byte) []byte {
 	return rawjson.SetIn(params, "_meta", rawjson.Edit{Key: wire.MetaSubscription, Value: s.x.ID})
 }
 
-// announce reports a change to a modern subscription, if it was granted.
+// announce queues a change for a modern subscription, if it was granted.
 func (s *subscription) announce(method string) {
 	s.mu.Lock()
 	granted := s.granted.Wants(method, nil)
