@@ -77,11 +77,12 @@ func (c *call) as(p mail.Peer) {
 
 // me returns the caller's peer.
 func (c *call) me(ctx context.Context) (mail.Peer, error) {
-	return c.known(c.s.o.Book.Me(ctx, c.owner))
+	p, err := c.s.o.Book.Me(ctx, c.owner)
+	return known(c, p, err)
 }
 
 // known notes what the book has said about the caller's peer.
-func (c *call) known(p mail.Peer, err error) (mail.Peer, error) {
+func known(c *call, p mail.Peer, err error) (mail.Peer, error) {
 	if noPeer(err) {
 		c.s.sessions.bind(c.session, mail.Peer{})
 	}

@@ -110,7 +110,7 @@ func (c addressing) draft() (d mail.Draft, err error) {
 // there is not and one that the caller may not know of give the same answer.
 func (c addressing) recipients(ctx context.Context, addresses []string) ([]mail.Recipient, error) {
 	me, peers, err := c.s.o.Book.Resolve(ctx, c.owner, addresses)
-	if me, err = c.known(me, err); err != nil {
+	if me, err = known(c.call, me, err); err != nil {
 		return nil, err
 	}
 	if len(addresses) > 1 {

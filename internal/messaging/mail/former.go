@@ -16,12 +16,12 @@ type formerSession struct {
 	former             bool
 }
 
-// ForgetSessions forgets former sessions of this node. Of each principal the
-// newest are kept for Limits.RowKept, so that they are told that they were
-// superseded. Of the others those are kept, without a limit in time, without which
-// a process that lives would no longer count as an agent's (Agents). So the table is
-// bounded by the sessions that there are, those that are kept, and the processes.
-// gone reports that a process instance has ended; nil: of none that is known.
+// ForgetSessions deletes former sessions of this node. The newest of each principal are
+// kept for Limits.RowKept, so that they are answered Fenced. Of the others, a session is
+// kept while it is the only one that names a process that still runs, however old it is:
+// without it the process would no longer count as an agent's (Agents). So the table is
+// bounded by the sessions that exist, the sessions that are kept, and the processes. gone
+// reports that a process instance has ended; nil: no process is known to have ended.
 func (b *Book) ForgetSessions(ctx context.Context, gone func(process string) bool) error {
 	var all []formerSession
 	var kept int64
