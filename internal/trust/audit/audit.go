@@ -15,46 +15,46 @@
 //	seq, time, kind, source, principal, facts, session, action, resource,
 //	decision, rule, result, bytes, count, reason, detail, ref, prev, hash
 //
-// Of the records of one caller in a segment the first has facts and session;
-// the others may have the member as in their place, the seq of a record of that segment
-// that has them. Everything that reads records puts them back, apart from Export, whose
-// lines are those of the files.
+// The first record of a caller in a segment has facts and session. Later records of
+// that caller may have the member as instead: the seq of a record of the same segment
+// that has both. Every reader puts them back, except Export, which copies the lines of
+// the files.
 //
 // seq counts from 1 without a gap, over segments and restarts. prev is the hash
 // of the line before; in the first line it is Genesis, 64 zeros. hash is the
-// SHA-256, in lower-case hex, of every byte of its line that stands before
-// `,"hash":`. Quotes inside strings are escaped, so that text occurs once in a
-// line and needs no JSON parser to be found. To check line 7 by hand:
+// SHA-256, in lower-case hex, of all bytes of its line before `,"hash":`. Quotes
+// inside strings are escaped, so that this text occurs once in a line and can be
+// found without a JSON parser. To check line 7 by hand:
 //
 //	sed -n '7s/,"hash":.*//p' 00000001.jsonl | tr -d '\n' | sha256sum
 //
-// Nothing of a caller's that cannot be printed stands raw in a line; it is
-// escaped, and text is cut at 512 bytes with the mark `…[cut]`.
+// Characters that cannot be printed are escaped in the texts of a line, and a text is
+// cut at 512 bytes with the mark `…[cut]`.
 //
 // The file checkpoints holds signed notes in the form of C2SP signed-note, with
 // an empty line after each: origin, number of records, base64 of the raw hash of
 // the last of them (the chain's hash, not a Merkle root), and an extension line
-// `time …`, signed with ed25519. One is written before the first record, every
-// CheckpointEvery while records come, at rotation and at Close.
+// `time …`, signed with ed25519. A checkpoint is written before the first record, every
+// CheckpointEvery while records are appended, at rotation and at Close.
 //
-// Where the oldest segments were removed, the file begin holds a signed note about
-// the last record of them: origin, number of records, base64 of the hash, lines
-// `time …` and `segment …`. The first record there continues that one. Segments up
-// to that number are no part of the log; a removal that was interrupted leaves them.
+// When the oldest segments were removed, the file begin holds a signed note about their
+// last record: origin, number of records, base64 of the hash, lines `time …` and
+// `segment …`. The first remaining record continues the chain from it. Segments up to
+// that number are not part of the log, even where an interrupted removal left them.
 //
 // # What it withstands
 //
 // Verify finds every changed, missing, added or exchanged byte between the
-// beginning and the last checkpoint, and behind it every one that was not followed by a rewriting
-// of all the lines after it. A log and checkpoints that were removed together, or
-// rolled back to an older copy, it finds with a Mark that was kept elsewhere.
-// Whoever holds the signing key, or can roll that place back too, can rewrite
-// what is on this machine; against them a checkpoint must have left it.
+// beginning and the last checkpoint. After the last checkpoint it finds a change unless
+// all following lines were rewritten to match. That log and checkpoints were removed
+// together, or rolled back to an older copy, can be found only with a Mark that was kept
+// elsewhere. An attacker who holds the signing key, or can roll back that place too, can
+// rewrite what is on this machine; only a checkpoint stored on another machine shows it.
 //
-// A write that fails is cut off again and its records are no part of the chain.
+// A failed write is cut off again, and its records are not part of the chain.
 // A failed fsync is final for this Log, with either sync setting: the kernel may
-// have dropped what it could not write and will report success the next time, so
-// only an operator who looked at the disk should start again.
+// have dropped the data that it could not write and reports success the next time, so
+// only an operator who examined the disk should start again.
 package audit
 
 import (
@@ -67,15 +67,15 @@ import (
 
 // Values of Record.Kind and Record.Decision.
 const (
-	Decision = "decision" // may an act happen: written before it
+	Decision = "decision" // the decision about an act, written before it
 	Outcome  = "outcome"  // how an allowed act ended
-	Event    = "event"    // what happened to the daemon or at its door
+	Event    = "event"    // an event of the daemon or of one of its listeners
 
 	Allow = "allow"
 	Deny  = "deny"
 )
 
-// Record is what a caller wants recorded. Texts are constants of ours or names;
+// Record is the content of one record. Its texts are constants of Doorward or names;
 // never a body, an argument, a result, a token or a part of one. Empty members
 // are left out of the line.
 type Record struct {
@@ -83,26 +83,27 @@ type Record struct {
 	Who              *principal.Principal // may be nil
 	Session          string               // a digest, never the id itself
 	Action, Resource string               // from callers: escaped, and cut at MaxText bytes
-	Decision, Rule   string               // allow or deny, and what said so
+	Decision, Rule   string               // allow or deny, and the rule that decided
 	Result           string               // of an outcome: ok, error, cancelled, timeout, …
 	Bytes            int64
 	Ref              uint64 // of an outcome: the seq of its decision
 	Count            int64  // how many equal events this one sums up
-	Reason           string // constant text for the operator, never of a caller
+	Reason           string // constant text for the operator, never from a caller
 	Detail           []Field
 }
 
-// Field is one named detail of a record; of two of one name the first counts.
-// Name is a constant of ours, Value an
-// id, a number, a digest or a name, escaped and cut like every other text.
+// Field is one named detail of a record. Name is a constant of Doorward; Value is an
+// id, a number, a digest or a name, escaped and cut like every other text. If two
+// fields have the same name, only the first is recorded.
 type Field struct{ Name, Value string }
 
 const (
-	// MaxText is how many bytes of each text a line keeps.
+	// MaxText is the most bytes of one text in a line; longer text is cut.
 	MaxText = 512
-	// MaxFacts is how many bytes of facts a line keeps; more are replaced whole.
+	// MaxFacts is the most bytes of facts in a line. Longer facts are not cut: a
+	// placeholder stands for all of them.
 	MaxFacts = 16 << 10
-	// MaxLine is the length that no line exceeds, the newline included.
+	// MaxLine is the most bytes of a line, including the newline.
 	MaxLine = 64 << 10
 	// Genesis is the prev of the first record.
 	Genesis = "0000000000000000000000000000000000000000000000000000000000000000"
@@ -111,23 +112,23 @@ const (
 var (
 	// ErrUnavailable is wrapped by every error of Append: nothing was recorded.
 	ErrUnavailable = errors.New("audit log unavailable")
-	// ErrLocked says that another process writes to this log.
+	// ErrLocked means that another process writes to this log.
 	ErrLocked = errors.New("audit log is in use by another process")
-	// ErrDamaged says that the log contradicts itself where Open or a reader had
-	// to trust it; Verify says more.
+	// ErrDamaged means that Open or a reader found a contradiction in the part of
+	// the log that it depends on; Verify gives details.
 	ErrDamaged = errors.New("audit log is damaged")
 )
 
-// Options says how a log is kept. The zero value is usable and means no
+// Options configures a log. The zero value is usable and means no
 // checkpoints.
 type Options struct {
 	Always          bool          // fdatasync before Append returns, once for each group
-	Interval        time.Duration // otherwise fdatasync this often while there is something new; default 100 ms
+	Interval        time.Duration // without Always: time between syncs while there are new records; default 100 ms
 	SegmentBytes    int64         // a segment that would grow beyond this is closed; default 64 MiB
 	CheckpointEvery time.Duration // default 1 minute
 	Key             *Key          // signs checkpoints; nil: none are written
-	Rotated         func()        // is called when a segment was closed; must not block; nil: nobody is
-	Checkpointed    func(Mark)    // hears of each checkpoint on the disk; must not block; nil: nobody does
+	Rotated         func()        // called after a segment was closed; must not block; may be nil
+	Checkpointed    func(Mark)    // called with each checkpoint on the disk; must not block; may be nil
 	Log             *slog.Logger  // default: discards
 	Now             func() time.Time
 }
@@ -136,10 +137,10 @@ type Options struct {
 const (
 	StateOK     = "ok"
 	StateFull   = "full"   // no space; the next Append tries again
-	StateFailed = "failed" // the disk refuses; Reason says whether trying again helps
+	StateFailed = "failed" // a write or a sync failed for another reason than space; see Reason
 )
 
-// State is how the log is doing.
+// State is the condition of the log.
 type State struct {
 	Seq     uint64 `json:"seq"`               // the last record in the file
 	State   string `json:"state"`             // StateOK, StateFull or StateFailed

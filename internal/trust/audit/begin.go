@@ -1,6 +1,6 @@
 package audit
 
-// Where the log begins. Invariant: a beginning is signed only about the last
+// The beginning of the log. Invariant: a beginning is signed only about the last
 // record of a closed segment, and never moves back.
 
 import (
@@ -23,22 +23,23 @@ import (
 const (
 	beginName   = "begin"
 	beginOrigin = Origin + "/begin"
-	// beginLines is how many lines a beginning has: origin, count, hash, time and
+	// beginLines is the number of lines of a beginning: origin, count, hash, time,
 	// segment, an empty line, the signature.
 	beginLines = 7
 )
 
-// Beginning says where a log begins whose oldest segments were removed: behind
-// record Seq, which was the last of that segment. The zero value is a log of
-// which nothing was removed.
+// Beginning is the point at which a log begins after its oldest segments were removed:
+// behind record Seq, the last record of segment Segment. The zero value means that
+// nothing was removed.
 type Beginning struct {
-	Seq     uint64 // the number of records that were removed, and of the last of them
+	Seq     uint64 // the number of records removed, and the seq of the last of them
 	Hash    string // of that record, lower-case hex
 	Time    string // when it was signed, RFC 3339
 	Segment int    // the last segment that was removed
 }
 
-// tip is the end of what was removed, which the first record there continues.
+// tip returns the last removed record, from which the first remaining record continues
+// the chain.
 func (b Beginning) tip() (t tip) {
 	if b.Segment == 0 {
 		return genesis()
@@ -48,8 +49,8 @@ func (b Beginning) tip() (t tip) {
 	return t
 }
 
-// signBeginning returns the note. Its first line is not that of a checkpoint, so
-// that a checkpoint at the end of some segment does not pass for a beginning.
+// signBeginning returns the signed note. Its first line differs from that of a
+// checkpoint, so that a checkpoint is never accepted as a beginning.
 func signBeginning(b Beginning, k *Key) ([]byte, error) {
 	raw, err := hex.DecodeString(b.Hash)
 	if err != nil {
@@ -63,7 +64,7 @@ func signBeginning(b Beginning, k *Key) ([]byte, error) {
 	return signed, nil
 }
 
-// parseBeginning takes a note apart. A nil verifier leaves the signature unchecked.
+// parseBeginning parses a note. A nil verifier leaves the signature unchecked.
 func parseBeginning(text []byte, v note.Verifier) (b Beginning, err error) {
 	lines := strings.Split(string(text), "\n")
 	if len(lines) != beginLines+1 || lines[0] != beginOrigin || lines[5] != "" || lines[7] != "" {
@@ -82,8 +83,9 @@ func parseBeginning(text []byte, v note.Verifier) (b Beginning, err error) {
 	return b, checkSignature(text, lines[6], v)
 }
 
-// ReadBeginning returns the beginning of the log in dir, the zero value when
-// nothing was removed. A BadCheckpoint is one that cannot be trusted.
+// ReadBeginning returns the beginning of the log in dir, or the zero value when
+// nothing was removed. An untrusted beginning is an error that wraps ErrDamaged and a
+// BadCheckpoint.
 func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, beginName), os.O_RDONLY|NoFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,10 +105,10 @@ func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 	return b, nil
 }
 
-// Segments lists the numbers of the segments that the log in dir consists of,
-// ascending, and where it begins. A nil verifier leaves the beginning
-// unauthenticated. It reads the directory first: a segment that is not there any
-// more was removed after its beginning was written.
+// Segments returns the numbers of the segments that the log in dir consists of,
+// ascending, and its beginning. A nil verifier leaves the beginning
+// unauthenticated. Segments reads the directory before the beginning: the beginning is
+// written before segments are removed, so it covers every segment missing in the list.
 func Segments(dir string, v note.Verifier) (kept []int, b Beginning, err error) {
 	numbers, err := segments(dir)
 	if err != nil {
@@ -118,11 +120,11 @@ func Segments(dir string, v note.Verifier) (kept []int, b Beginning, err error) 
 	return slices.DeleteFunc(numbers, func(n int) bool { return n <= b.Segment }), b, nil
 }
 
-// Begin makes the log begin behind segment through, which must be closed: it
-// signs that, with a checkpoint behind it, and every reader accepts it from then
-// on. The segments up to through can then be removed in any order, at any time.
-// The caller has verified the records in them up to b, which must be the last
-// one; an error means that the log begins where it began.
+// Begin makes the log begin behind segment b.Segment, which must be closed. It writes a
+// checkpoint and then the signed beginning, which every reader accepts from then on. The
+// segments up to b.Segment can afterwards be removed in any order, at any time. The
+// caller must have verified their records up to b, which must be the last one. After an
+// error the beginning is unchanged.
 func (l *Log) Begin(b Beginning) error {
 	l.cutMu.Lock()
 	defer l.cutMu.Unlock()
@@ -164,7 +166,7 @@ func endsWith(dir string, b Beginning, v note.Verifier) error {
 	return err
 }
 
-// Verifier checks what the log's key signed; nil: it has none.
+// Verifier returns the verifier of the log's key; nil: the log has no key.
 func (l *Log) Verifier() note.Verifier {
 	if l.o.Key == nil {
 		return nil
@@ -172,8 +174,8 @@ func (l *Log) Verifier() note.Verifier {
 	return l.o.Key.Verifier
 }
 
-// DropCheckpoints removes the first checkpoints of the file: as many bytes as
-// old counts at its beginning. The last checkpoint stays.
+// DropCheckpoints removes the oldest checkpoints from the file: old returns how many
+// bytes at the beginning of the file to remove. The last checkpoint must stay.
 func (l *Log) DropCheckpoints(old func(all []byte) int) error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
@@ -197,8 +199,8 @@ func (l *Log) DropCheckpoints(old func(all []byte) int) error {
 	return nil
 }
 
-// replace makes content the file at path: it is the old or the new one at every
-// moment, and the new one is on the disk when replace returns without an error.
+// replace replaces the file at path atomically: at every moment it has the old or the
+// new content, and the new content is on the disk when replace returns without an error.
 func replace(path string, content []byte) error {
 	draft := path + ".new"
 	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|NoFollow, 0o600)

@@ -5,30 +5,32 @@ package audit
 
 import "strconv"
 
-// What a record says of its caller beside the principal (facts, session) is the same for
-// all acts of a connection. The first record of a caller in a segment has it; later ones in that
-// segment have the number of that record in its place. So a segment can be read by
-// itself, whatever was removed before it.
+// The members facts and session of a record are the same for all acts of a connection.
+// The first record of a caller in a segment has them; later records in that segment have
+// the number of that record instead. A reference never leaves its segment, so that a
+// segment can be read when the segments before it were removed.
 
 const (
+	// AsMember begins the reference to the record with facts and session.
 	AsMember = `,"as":`
-	// CallersKept is how many callers the writer and a reader remember, callerBytes how
-	// many bytes of them.
+	// CallersKept is the most callers that the writer and a reader remember;
+	// callerBytes is about the most bytes of their members.
 	CallersKept = 4096
 	callerBytes = 4 << 20
-	// ShortCaller is the length up to which a caller is not worth a reference.
+	// ShortCaller is the length in bytes up to which the members of a caller are
+	// written again instead of a reference.
 	ShortCaller = 32
 )
 
-// body is a line without what depends on its place: text, and where in it stands
-// what is said of the caller.
+// body is a line without the members that depend on its place in the chain. text[from:to]
+// are the members facts and session.
 type body struct {
 	text     []byte
 	from, to int
 }
 
-// callers are those that the segment being written has in full, by what is said of
-// them. Only the leader uses them.
+// callers holds the callers whose members the segment being written has in full: the
+// text of the members, and the number of the record. Only the leader uses it.
 type callers struct {
 	known map[string]uint64
 	bytes int
@@ -36,8 +38,8 @@ type callers struct {
 
 func (c *callers) reset() { *c = callers{} }
 
-// appendReferring appends b to dst, with a reference where the segment has the caller
-// already; next is the number of the record.
+// appendReferring appends b to dst, with a reference in place of facts and session if an
+// earlier record of the segment has them. next is the number of the record.
 func (c *callers) appendReferring(dst []byte, b body, next uint64) []byte {
 	who := b.text[b.from:b.to]
 	if len(who) <= ShortCaller {

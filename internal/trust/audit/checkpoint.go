@@ -1,7 +1,7 @@
 package audit
 
 // Checkpoints. Invariant: a checkpoint is signed only about records that are on
-// the disk, and what is read counts only in the one spelling that was signed.
+// the disk, and a checkpoint is read only in the one spelling that can be signed.
 
 import (
 	"bytes"
@@ -32,21 +32,21 @@ type Key struct {
 // CheckpointsName is the file of the checkpoints in the directory of the log.
 const CheckpointsName = "checkpoints"
 
-// CheckpointLines is how many lines one checkpoint has: origin, count, hash and
+// CheckpointLines is the number of lines of one checkpoint: origin, count, hash,
 // time, an empty line, the signature, an empty line.
 const CheckpointLines = 7
 
-// maxCheckpoint is more bytes than any checkpoint has.
+// maxCheckpoint is an upper bound of the bytes of a checkpoint.
 const maxCheckpoint = 1024
 
-// checkpoint is what a signed note says: that the chain had count records, the
+// checkpoint is the content of a signed note: the chain had seq records, the
 // last of them with this hash (in hex; Genesis for none).
 type checkpoint struct {
 	tip
 	time string
 }
 
-// sign returns the note with the empty line behind it.
+// sign returns the signed note with the empty line behind it.
 func (c checkpoint) sign(k *Key) ([]byte, error) {
 	raw, err := hex.DecodeString(string(c.hash[:]))
 	if err != nil {
@@ -60,7 +60,7 @@ func (c checkpoint) sign(k *Key) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// BadCheckpoint is why a checkpoint, or a beginning, cannot be trusted.
+// BadCheckpoint is an error of a checkpoint, or a beginning, that cannot be trusted.
 type BadCheckpoint string
 
 func (b BadCheckpoint) Error() string { return string(b) }
@@ -71,9 +71,8 @@ const (
 )
 
 // Mark is the content of a checkpoint without its signature: the log had Seq
-// records, the last of them with that hash. Kept outside the log, it
-// distinguishes a log that was removed or replaced by an older copy from a log
-// that is still empty.
+// records, the last of them with that hash. A mark that is kept outside the log shows
+// that the log was removed or replaced by an older copy.
 type Mark struct {
 	Seq  uint64 `json:"seq"`
 	Hash string `json:"hash"` // lower-case hex
@@ -82,14 +81,14 @@ type Mark struct {
 
 func (c checkpoint) mark() Mark { return Mark{Seq: c.seq, Hash: string(c.hash[:]), Time: c.time} }
 
-// ParseCheckpoint reads one checkpoint of CheckpointLines lines. A nil verifier
+// ParseCheckpoint parses one checkpoint of CheckpointLines lines. A nil verifier
 // leaves the signature unchecked; an error is a BadCheckpoint.
 func ParseCheckpoint(text []byte, v note.Verifier) (Mark, error) {
 	c, err := parseCheckpoint(text, v)
 	return c.mark(), err
 }
 
-// Checkpointed is the newest checkpoint of the log, also after Close; false:
+// Checkpointed returns the newest checkpoint of the log, also after Close; false:
 // there is none.
 func (l *Log) Checkpointed() (Mark, bool) {
 	l.syncMu.Lock()
@@ -97,7 +96,7 @@ func (l *Log) Checkpointed() (Mark, bool) {
 	return l.checkpoints.last.mark(), l.checkpoints.any
 }
 
-// parseCheckpoint takes the seven lines of one checkpoint apart. A nil verifier
+// parseCheckpoint parses the seven lines of one checkpoint. A nil verifier
 // leaves the signature unchecked.
 func parseCheckpoint(b []byte, v note.Verifier) (c checkpoint, err error) {
 	lines := strings.Split(string(b), "\n")
@@ -110,7 +109,7 @@ func parseCheckpoint(b []byte, v note.Verifier) (c checkpoint, err error) {
 	return c, checkSignature(b[:len(b)-1], lines[5], v)
 }
 
-// parseState reads three lines: count, hash and time.
+// parseState parses three lines: count, hash and time.
 func parseState(lines []string) (c checkpoint, err error) {
 	if c.seq, err = strconv.ParseUint(lines[0], 10, 64); err != nil || strconv.FormatUint(c.seq, 10) != lines[0] {
 		return c, errCheckpointForm
@@ -128,8 +127,8 @@ func parseState(lines []string) (c checkpoint, err error) {
 	return c, nil
 }
 
-// checkSignature insists on exactly one signature in its one possible spelling;
-// base64 has several for most byte strings, and note.Open takes them all.
+// checkSignature accepts exactly one signature, in the strict base64 spelling.
+// note.Open alone would accept several spellings of the same bytes.
 func checkSignature(signed []byte, signature string, v note.Verifier) error {
 	encoded := signature[strings.LastIndexByte(signature, ' ')+1:]
 	if _, err := base64.StdEncoding.Strict().DecodeString(encoded); err != nil {
@@ -144,8 +143,9 @@ func checkSignature(signed []byte, signature string, v note.Verifier) error {
 	return nil
 }
 
-// checkpointFile is the writer's view of the file: size is the length up to
-// which it holds whole checkpoints, last the newest of them.
+// checkpointFile is the writer's view of the file of checkpoints: size is the length up
+// to which it holds whole checkpoints, last is the newest of them, any reports whether
+// there is one.
 type checkpointFile struct {
 	path string
 	size int64
@@ -153,8 +153,8 @@ type checkpointFile struct {
 	any  bool
 }
 
-// openCheckpoints finds the newest checkpoint of dir and cuts an unfinished one
-// behind it off; cut says how many bytes that were.
+// openCheckpoints finds the newest checkpoint of dir and cuts off an unfinished one
+// behind it; cut is the number of bytes that were cut off.
 func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, err error) {
 	c.path = filepath.Join(dir, CheckpointsName)
 	f, err := os.OpenFile(c.path, os.O_RDWR|NoFollow, 0)
@@ -173,7 +173,7 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	if err := readAt(f, tail, fi.Size()-int64(len(tail))); err != nil {
 		return c, 0, err
 	}
-	written, _, _ := bytes.Cut(tail, []byte{0}) // a power loss may leave zeros in what was not on the disk yet
+	written, _, _ := bytes.Cut(tail, []byte{0}) // a power loss may leave zeros in the part that was not synced
 	whole := lastCheckpoint(written)
 	cut = int64(len(tail) - len(whole))
 	c.size = fi.Size() - cut
@@ -198,8 +198,8 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	return c, cut, nil
 }
 
-// lastCheckpoint shortens b to what ends with a signature line and the empty
-// line behind it.
+// lastCheckpoint shortens b so that it ends with the last signature line and the empty
+// line behind it; nil: there is none.
 func lastCheckpoint(b []byte) []byte {
 	for end := len(b); end > 0; {
 		i := bytes.LastIndex(b[:end], []byte("\n\n"))
@@ -215,7 +215,8 @@ func lastCheckpoint(b []byte) []byte {
 	return nil
 }
 
-// add signs c and appends it durably, or leaves the file as it was.
+// add signs next and appends it durably. After an error, size still excludes the bytes
+// of the failed attempt, and the next add cuts them off.
 func (c *checkpointFile) add(next checkpoint, k *Key) error {
 	b, err := next.sign(k)
 	if err != nil {
@@ -226,7 +227,7 @@ func (c *checkpointFile) add(next checkpoint, k *Key) error {
 		return fmt.Errorf("opening the checkpoints: %w", err)
 	}
 	defer f.Close()
-	if err := cutBack(f, c.size); err != nil { // drops what an earlier attempt left
+	if err := cutBack(f, c.size); err != nil { // drops the bytes of an earlier failed attempt
 		return fmt.Errorf("writing a checkpoint: %w", err)
 	}
 	if _, err := f.Write(b); err != nil {
@@ -245,5 +246,5 @@ func (c *checkpointFile) add(next checkpoint, k *Key) error {
 	return nil
 }
 
-// Stamp is t as a record has it: RFC 3339 in UTC with six digits of a second.
+// Stamp returns t in the form of a record: RFC 3339 in UTC with six digits of a second.
 func Stamp(t time.Time) string { return string(appendTime(nil, t)) }

@@ -1,7 +1,7 @@
 package audit
 
-// The segment that is written to. Invariant: behind size stands nothing that
-// passes for a record, or uncut says so.
+// The segment that is written to. Invariant: either the file ends at size, or uncut is
+// set and nothing is written before the rest is cut off.
 
 import (
 	"errors"
@@ -14,12 +14,12 @@ import (
 type segment struct {
 	file    *os.File // only the leader changes it, under mu and syncMu
 	number  int
-	size    int64   // length up to the last record
-	uncut   bool    // bytes may stand behind size that have to be cut off first
-	callers callers // in it
+	size    int64   // length up to the end of the last record
+	uncut   bool    // there may be bytes behind size; they must be cut off before a write
+	callers callers // those that this segment has in full
 }
 
-// write appends lines and cuts back what was written of a failure.
+// write appends lines. After a failure it cuts off what was written of them.
 func (s *segment) write(lines []byte) error {
 	n, err := s.file.Write(lines)
 	if err == nil && n < len(lines) {
@@ -31,10 +31,11 @@ func (s *segment) write(lines []byte) error {
 	return err
 }
 
-// cut drops the bytes after the last record. When it cannot, uncut blocks further
-// writes until mend could.
+// cut drops the bytes after the last record. If that fails, it sets uncut, which blocks
+// writes until mend succeeds.
 func (s *segment) cut() { s.uncut = cutBack(s.file, s.size) != nil }
 
+// mend cuts off what an earlier cut could not.
 func (s *segment) mend() error {
 	if !s.uncut {
 		return nil
@@ -46,8 +47,8 @@ func (s *segment) mend() error {
 	return nil
 }
 
-// cutBack shortens f to size. It never lengthens: a shorter file was changed by
-// another program, and zeros would not repair it.
+// cutBack shortens f to size. It never lengthens f: a shorter file was changed by
+// another program, and padding it with zeros would not repair it.
 func cutBack(f *os.File, size int64) error {
 	fi, err := f.Stat()
 	if err != nil {
@@ -62,7 +63,8 @@ func cutBack(f *os.File, size int64) error {
 	return f.Truncate(size)
 }
 
-// create makes the file of a new segment.
+// create creates the file of a new segment. A file that already has content is
+// ErrDamaged.
 func create(dir string, number int) (*os.File, error) {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | NoFollow
 	f, err := os.OpenFile(SegmentPath(dir, number), flags, 0o600)

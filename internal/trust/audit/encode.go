@@ -1,7 +1,7 @@
 package audit
 
 // Lines. Invariant: a line is one valid JSON object on one line, at most MaxLine long,
-// whatever a caller chose, and its hash is over all that stands before it.
+// whatever texts a caller chose, and its hash is over all bytes before it.
 
 import (
 	"crypto/sha256"
@@ -22,14 +22,15 @@ type tip struct {
 	hash [2 * sha256.Size]byte
 }
 
+// genesis returns the tip of an empty chain.
 func genesis() (t tip) {
 	copy(t.hash[:], Genesis)
 	return t
 }
 
 // appendBody appends the members from time to ref, each with its comma in
-// front: all of a line that does not depend on its place in the chain. So it
-// can be made before any lock is taken.
+// front. These members do not depend on the place in the chain, so a body is made
+// before any lock is taken.
 func appendBody(dst []byte, r *Record, now time.Time) body {
 	dst = append(dst, `,"time":"`...)
 	dst = appendTime(dst, now)
@@ -80,8 +81,8 @@ func appendFacts(dst []byte, who *principal.Principal) []byte {
 	return append(dst, facts...)
 }
 
-// maxDetail is how many bytes of details a line keeps; more are left out and
-// counted.
+// maxDetail is the number of bytes of details after which a line takes no further
+// field; the fields left out are counted.
 const maxDetail = 8 << 10
 
 func appendDetail(dst []byte, fields []Field) []byte {
@@ -97,7 +98,7 @@ func appendDetail(dst []byte, fields []Field) []byte {
 			break
 		}
 		if named(fields[:i], f.Name) {
-			continue // a line with a name twice would not verify
+			continue // Verify refuses a line with duplicate names
 		}
 		if i > 0 {
 			dst = append(dst, ',')
@@ -130,10 +131,10 @@ func appendNumber(dst []byte, member string, n int64) []byte {
 	return strconv.AppendInt(append(dst, member...), n, 10)
 }
 
-// appendTime appends t in the shape of timeShape.
+// appendTime appends t in the form of timeShape.
 //
-// The time package has a short way for RFC 3339 without a fraction alone. The fraction
-// is appended as a number of seven digits whose first makes room for the point.
+// The time package formats RFC 3339 fast only without a fraction. The fraction is
+// appended as a number of seven digits, the first of which is replaced by the point.
 func appendTime(dst []byte, t time.Time) []byte {
 	dst = t.UTC().AppendFormat(dst, time.RFC3339)
 	point := len(dst) - 1
@@ -142,11 +143,11 @@ func appendTime(dst []byte, t time.Time) []byte {
 	return append(dst, 'Z')
 }
 
-// lineRest is how much longer a line is than its body, at most.
+// lineRest is the most bytes by which a line is longer than its body.
 const lineRest = len(`{"seq":`) + 20 + prevTail + hashTail + 1
 
-// appendLine appends the line of b as the successor of *t, and moves *t on. A nil c
-// refers to no other record.
+// appendLine appends the line of b as the successor of *t, and sets *t to the new
+// record. With a nil c the line has no reference to another record.
 func appendLine(dst []byte, b body, t *tip, c *callers) []byte {
 	start := len(dst)
 	t.seq++

@@ -1,34 +1,34 @@
 package audit
 
-// Groups of records. Invariant: a record that somebody waits for is written or
-// refused, never both, and no record is lost uncounted.
+// Groups of records. Invariant: a record that an appender waits for is written or
+// refused, never both, and every lost record is counted.
 
 import "sync"
 
-// group is the records of one write, in the order in which they were appended.
-// While one group is written the next one collects, so that concurrent appenders
-// share a write. Log.mu guards all of it, except that bodies and items belong to
-// the leader while it writes.
+// group holds the records of one write, in the order in which they were appended.
+// While one group is written, the next one collects records, so that concurrent
+// appenders share a write. Log.mu guards all of it, except that bodies and items belong
+// to the leader while it writes.
 type group struct {
 	bodies []byte
 	items  []item
-	front  int // how many of items were put in front after add gave indexes out
+	front  int // number of items put in front of those whose indexes add returned
 
-	users  int // Appends that still have to read the result
+	users  int // Appends that have not yet read the result
 	done   bool
 	err    error
 	first  uint64    // seq of the record with index 0, when done without err
 	result sync.Cond // signalled when done, or when a user should lead
 }
 
-// item is one record: where its body ends, where in the body the caller stands, and
-// whether an appender waits for it.
+// item is one record of a group: end is the offset in group.bodies behind its body, from
+// and to are those of body, later means that no appender waits for it.
 type item struct {
 	end, from, to int
 	later         bool
 }
 
-// maxKept is how many bytes of a group's buffer are kept for the next one.
+// maxKept is the capacity up to which a group's buffer is reused.
 const maxKept = 1 << 20
 
 func newGroup(mu *sync.Mutex) *group {
@@ -37,7 +37,7 @@ func newGroup(mu *sync.Mutex) *group {
 	return g
 }
 
-// add appends a record; its seq will be the group's first plus index.
+// add appends a record. Its seq is group.first plus index, once the group is written.
 func (g *group) add(b body, later bool) (index int) {
 	g.bodies = append(g.bodies, b.text...)
 	g.items = append(g.items, item{len(g.bodies), b.from, b.to, later})
@@ -61,8 +61,9 @@ func (g *group) reset() {
 	g.front, g.done, g.err, g.first = 0, false, nil, 0
 }
 
-// keepLater puts the Later records of a group that failed in front of those of
-// next, as far as they fit below limit bytes together; lost is how many did not.
+// keepLater puts the Later records of a failed group in front of the records of next,
+// as long as both together are at most limit bytes. lost is the number of records that
+// did not fit.
 func (g *group) keepLater(next *group, limit int) (lost int64) {
 	kept := newGroup(nil)
 	g.each(func(b body, later bool) {
@@ -83,14 +84,14 @@ func (g *group) keepLater(next *group, limit int) (lost int64) {
 	return lost
 }
 
-// queue is the group that collects, and the ones that can be used again. Log.mu
-// guards it.
+// queue holds the group that collects records, and the groups that can be reused.
+// Log.mu guards it.
 type queue struct {
 	next  *group
-	spare []*group // settled and read by all
+	spare []*group // written or failed, and without users
 }
 
-// collect lets a new group collect.
+// collect makes next an empty group.
 func (q *queue) collect(mu *sync.Mutex) {
 	n := len(q.spare)
 	if n == 0 {
@@ -109,7 +110,7 @@ func (q *queue) leave(g *group) {
 	}
 }
 
-// release ends the wait of g's users and lets one of the next group lead.
+// release ends the wait of g's users and wakes one user of the next group to lead it.
 func (q *queue) release(g *group) {
 	g.done = true
 	g.result.Broadcast()

@@ -1,7 +1,7 @@
 package audit
 
-// The keeper. Invariant: while records come, they are synced within Interval and
-// covered by a checkpoint within CheckpointEvery, and a failed sync is final.
+// The keeper. Invariant: new records are synced within Interval and covered by a
+// checkpoint within CheckpointEvery, and a failed sync is final.
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 
 // alarm wakes the keeper. Log.mu guards ticking.
 type alarm struct {
-	ticking bool // the keeper looks again by itself within laterDelay
+	ticking bool // the keeper runs again within laterDelay without being woken
 	kick    chan struct{}
 }
 
-// wake makes sure that the keeper looks within laterDelay. It costs a channel
-// operation only when the keeper was idle.
+// wake makes the keeper run within laterDelay. It costs a channel operation only when
+// the keeper was idle.
 func (a *alarm) wake() {
 	if a.ticking {
 		return
@@ -27,8 +27,8 @@ func (a *alarm) wake() {
 	}
 }
 
-// keep runs until stop: it writes Later records that no Append took along,
-// syncs, and writes checkpoints. While there is nothing to do it sleeps.
+// keep runs until stop is closed. It writes Later records that no Append wrote,
+// syncs, and writes checkpoints. It sleeps while there is nothing to do.
 func (l *Log) keep() {
 	defer close(l.gone)
 	tick := min(laterDelay, l.o.Interval)
@@ -51,7 +51,7 @@ func (l *Log) keep() {
 	}
 }
 
-// rest says for how long there is nothing to do.
+// rest writes a checkpoint when one is due, and returns how long the keeper may sleep.
 func (l *Log) rest(tick time.Duration) time.Duration {
 	due := l.keepChecked()
 	l.mu.Lock()
@@ -62,7 +62,7 @@ func (l *Log) rest(tick time.Duration) time.Duration {
 	return max(due, tick)
 }
 
-// flush writes the Later records that wait.
+// flush writes the waiting Later records.
 func (l *Log) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +77,7 @@ func (l *Log) keepSynced() {
 	_ = l.sync() // a failure is kept in broken
 }
 
-// keepChecked writes a checkpoint when one is due, and says when to ask again.
+// keepChecked writes a checkpoint when one is due, and returns the time until the next.
 func (l *Log) keepChecked() time.Duration {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
@@ -98,7 +98,7 @@ func (l *Log) keepChecked() time.Duration {
 	return l.o.CheckpointEvery
 }
 
-// sync brings everything up to the tip to the disk. The caller holds syncMu.
+// sync syncs all records up to the tip to the disk. The caller holds syncMu.
 func (l *Log) sync() error {
 	l.mu.Lock()
 	f, dirty, broken := l.seg.file, l.dirty, l.broken
@@ -125,7 +125,7 @@ func (l *Log) giveUp(err error) {
 	}
 }
 
-// checkpoint signs the tip, once it is on the disk. The caller holds syncMu.
+// checkpoint syncs the log and writes a checkpoint of its tip. The caller holds syncMu.
 func (l *Log) checkpoint() error {
 	if l.o.Key == nil {
 		return nil

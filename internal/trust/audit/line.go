@@ -1,7 +1,7 @@
 package audit
 
-// The form of a line. Invariant: what ParseLine accepts is one JSON object that
-// every reader takes for the same record, and Intact holds for exactly the bytes
+// The form of a line. Invariant: a line that ParseLine accepts is one JSON object that
+// every reader reads as the same record, and Intact holds for exactly the bytes
 // that were written.
 
 import (
@@ -17,23 +17,23 @@ const (
 	hashMember = `,"hash":"`
 	prevMember = `,"prev":"`
 	hexLen     = 2 * sha256.Size
-	// hashTail and prevTail are the lengths of what the two last members take up
-	// at the end of a line, the newline not counted.
+	// hashTail and prevTail are the lengths of the last two members at the end of a
+	// line, without the newline.
 	hashTail = len(hashMember) + hexLen + len(`"}`)
 	prevTail = len(prevMember) + hexLen + len(`"`)
 )
 
-// Line is one line of the log, taken apart. Its slices alias the text.
+// Line is one parsed line of the log. Its slices alias the text.
 type Line struct {
 	Seq        uint64
 	Prev, Hash []byte // hex
-	signed     []byte // what the hash is over
+	signed     []byte // the bytes that the hash is over
 }
 
 // ParseLine parses a line without its newline. It accepts exactly one JSON object
 // without duplicate names that begins with seq, time, kind and source, ends with
 // prev and hash, and has no unescaped control character. It does not check the
-// hash. Unknown members may stand in between, because a later version may have
+// hash. It accepts unknown members in between, because a later version may have
 // written them.
 func ParseLine(text []byte) (l Line, ok bool) {
 	if len(text) >= MaxLine || len(text) < hashTail+prevTail {
@@ -114,7 +114,7 @@ func stringEnd(text []byte) int {
 	return len(text)
 }
 
-// timeShape is RFC 3339 in UTC with six digits of a second: its digits and marks.
+// timeShape is RFC 3339 in UTC with six digits of a second; a 0 stands for any digit.
 const timeShape = "0000-00-00T00:00:00.000000Z"
 
 func isTime(b []byte) bool {

@@ -17,11 +17,11 @@ import (
 // holds it; a reader takes it for an instant to learn whether there is a writer.
 const LockName = "lock"
 
-// NoFollow makes the opening of a file fail where its name is a link.
+// NoFollow makes opening a file fail if its name is a symbolic link.
 const NoFollow = syscall.O_NOFOLLOW
 
-// lock makes this process the writer of dir until the file is closed. It tries
-// for a moment, because a reader's look must not pass for a second writer.
+// lock makes this process the writer of dir until unlock. It retries for about 100 ms,
+// because a reader takes the lock for an instant and must not count as a second writer.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, LockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -49,14 +49,14 @@ func unlock(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
-// isSpace reports whether err means that there is no room, so that waiting and
-// clearing up may help.
+// isSpace reports whether err means that there is no space, so that a later attempt
+// may succeed.
 func isSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// isFileLimit reports whether err means that this one file may not grow, which
-// a new segment gets round.
+// isFileLimit reports whether err means that this one file may not grow, so that a
+// new segment helps.
 func isFileLimit(err error) bool { return errors.Is(err, syscall.EFBIG) }
 
 // syncDir makes the creation of files in dir durable.

@@ -8,10 +8,10 @@ import (
 // LockName is the file that a writer locks on other systems.
 const LockName = "lock"
 
-// NoFollow does not exist here.
+// NoFollow has no effect: Windows has no such flag.
 const NoFollow = 0
 
-// errUnsupported is the answer to writing: on Windows a log can be read and verified alone.
+// errUnsupported is the error of lock: on Windows a log can only be read and verified.
 var errUnsupported = errors.New("writing an audit log is not supported on Windows")
 
 func lock(string) (*os.File, error) { return nil, errUnsupported }

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// laterDelay is how long a Later record may wait for a write.
+	// laterDelay is the longest time that a Later record waits for a write.
 	laterDelay = 50 * time.Millisecond
-	// laterBytes is how much Later text may wait before a Later writes itself.
+	// laterBytes is the size of the waiting records above which Later writes them itself.
 	laterBytes = 256 << 10
-	// laterLimit is how much Later text is kept while nothing can be written;
-	// beyond it records are dropped and counted.
+	// laterLimit is the most bytes of records kept while the log cannot be written;
+	// further Later records are dropped and counted.
 	laterLimit = 1 << 20
 )
 
 // Log is an open audit log; it may be used from any number of goroutines. Open
 // makes one, Close ends it.
 //
-// The first appender while no write is in progress becomes the leader: it takes
-// the group that has collected, writes it without holding mu, and settles it.
+// The first appender while no write is in progress becomes the leader: it takes the
+// collected group, writes it without holding mu, and publishes the result.
 // Appenders that arrive meanwhile join the next group and wait; one of them leads
 // it. An Append without concurrency therefore completes on its own goroutine.
 type Log struct {
@@ -36,7 +36,7 @@ type Log struct {
 	lock *os.File
 
 	mu      sync.Mutex
-	busy    bool // somebody leads
+	busy    bool // there is a leader
 	closed  bool
 	queue   queue
 	tip     tip     // the last record in the file
@@ -45,16 +45,16 @@ type Log struct {
 	trouble trouble // since the last write that succeeded
 	alarm   alarm
 
-	// Of the leader alone.
+	// Used by the leader only.
 	out    []byte
 	seg    segment // its file is also read under mu or syncMu
 	signed bool    // a checkpoint exists, so that records may follow
 
 	turn  atomic.Bool // the next record begins a new segment
-	cutMu sync.Mutex  // held while the log gets another beginning; taken before syncMu
+	cutMu sync.Mutex  // held while the beginning is changed; taken before syncMu
 
-	// syncMu is held while a segment is synced or changed, and for the
-	// checkpoints. It is taken before mu, never while holding it.
+	// syncMu is held while the segment is synced or changed, and guards checkpoints
+	// and nextCheck. It is taken before mu, never while holding it.
 	syncMu      sync.Mutex
 	checkpoints checkpointFile
 	nextCheck   time.Time // when the keeper writes the next checkpoint
@@ -74,10 +74,10 @@ func (l *Log) Append(r *Record) (seq uint64, err error) {
 }
 
 // AppendGroup records rs one behind the other and returns the number of the
-// first. Whatever Options.Always says, they are on the disk when it returns
-// without an error: it is for acts that are on the disk themselves when they
-// are done. Groups that come together share a sync. An error of the sync leaves the lines
-// in the file, so that the record may hold acts that were not done.
+// first. They are on the disk when it returns without an error, with either value of
+// Options.Always: it is for acts whose effect is durable too. Concurrent groups
+// share a sync. An error of the sync leaves the lines in the file, so that the log may
+// hold records of acts that did not happen.
 func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	var bodies []body
 	for _, r := range rs {
@@ -114,10 +114,10 @@ func (l *Log) appendAll(bodies ...body) (first uint64, err error) {
 	return g.first + uint64(index), nil
 }
 
-// Later records r without waiting. Its place in the order is fixed now, and it
-// reaches the file with the next Append or within 50 ms. While the log cannot be
-// written it is kept, up to a limit; lost records are counted, and an event
-// reports the number. After Close it does nothing.
+// Later records r without waiting for the write. The place of r in the order is fixed at
+// once, and r reaches the file with the next Append or within 50 ms. While the log cannot
+// be written r is kept, up to a limit; lost records are counted, and an event
+// reports the number. After Close, Later does nothing.
 func (l *Log) Later(r *Record) {
 	var scratch [1024]byte
 	body := appendBody(scratch[:0], r, l.o.Now())
@@ -137,8 +137,8 @@ func (l *Log) Later(r *Record) {
 	}
 }
 
-// settle waits until g was written or given up, and becomes the leader when there
-// is none. The caller holds mu and has a record in g, or wants a barrier.
+// settle waits until g was written or has failed, and becomes the leader when there
+// is none. The caller holds mu.
 func (l *Log) settle(g *group) error {
 	g.users++
 	for !g.done {
@@ -153,8 +153,8 @@ func (l *Log) settle(g *group) error {
 	return err
 }
 
-// lead writes the group that has collected. The caller holds mu; it is not held
-// during the write.
+// lead writes the collected group. The caller holds mu; lead releases it during the
+// write.
 func (l *Log) lead() {
 	g, end := l.queue.next, l.tip
 	l.queue.collect(&l.mu)
@@ -170,7 +170,7 @@ func (l *Log) lead() {
 	}
 	if err == nil {
 		err = l.store(int64(size), func() []byte {
-			t := l.tip // nobody else moves it
+			t := l.tip // only the leader changes it
 			out := lines(l.out[:0], notices, g, &t, &l.seg.callers)
 			if l.out = out; cap(out) > maxKept {
 				l.out = nil
@@ -194,7 +194,8 @@ func (l *Log) lead() {
 	l.queue.release(g)
 }
 
-// lines are the records of a write, behind *t, which is moved on.
+// lines appends the lines of a write to out: the notices, then the group. *t is the tip
+// before the first line, and afterwards the last line.
 func lines(out []byte, notices []body, g *group, t *tip, c *callers) []byte {
 	for _, n := range notices {
 		out = appendLine(out, n, t, c)
@@ -203,15 +204,15 @@ func lines(out []byte, notices []body, g *group, t *tip, c *callers) []byte {
 	return out
 }
 
-// State says how the log is doing. It waits for no write.
+// State returns the condition of the log. It does not wait for a write.
 func (l *Log) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.trouble.state(State{Seq: l.tip.seq}, l.broken)
 }
 
-// Close writes what waits and the event audit.stop, a last checkpoint, and
-// releases the lock. Later calls of Append fail. It may be called again.
+// Close writes the waiting records, the event audit.stop and a last checkpoint, and
+// releases the lock. Append fails afterwards. Close may be called again.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -238,8 +239,9 @@ func (l *Log) Close() error {
 	return errors.Join(err, unlock(l.lock))
 }
 
-// Dir is the directory of the log.
+// Dir returns the directory of the log.
 func (l *Log) Dir() string { return l.dir }
 
-// Turn has the next record begin a new segment, so that this one can be removed.
+// Turn makes the next record begin a new segment, so that the present one is closed and
+// can be removed.
 func (l *Log) Turn() { l.turn.Store(true) }

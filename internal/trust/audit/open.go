@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Open opens the log in dir, which it makes if need be, for writing by this
-// process alone: ErrLocked when another one has it. It reads the end of the log
-// only, however long it is: an unfinished last line, and whatever a power loss
-// has left holes in since the last checkpoint, is cut off and recorded as the
-// event audit.torn with the number of its bytes, then audit.start follows.
+// Open opens the log in dir for writing by this process alone, and creates dir if it
+// does not exist. It fails with ErrLocked when another process writes to the log. It
+// reads only the end of the log. It cuts off an unfinished last line, and the records
+// since the last checkpoint from the first hole that a power loss left. It records
+// the number of cut bytes in the event audit.torn, and then audit.start.
 //
-// ErrDamaged means that the last record is not whole, that segments are
-// missing, or that the log is shorter than its last checkpoint says. Such a log
-// is never continued, because that would vouch for it; the operator moves the
-// directory away and keeps it.
+// ErrDamaged means that the last record was altered, that segments are
+// missing, or that the log contradicts its last checkpoint. Such a log
+// is never continued, because the next checkpoint would vouch for it; the operator moves
+// the directory away and keeps it.
 //
-// A full disk is no error here: the log opens, State says full, and Append
+// A full disk is not an error of Open: the log opens, its State is StateFull, and Append
 // fails until there is space.
 func Open(dir string, o Options) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -59,8 +59,8 @@ func Open(dir string, o Options) (*Log, error) {
 	return l, nil
 }
 
-// recover finds the end of the chain, cuts off what was not finished, compares
-// with the newest checkpoint, and queues the events that say so.
+// recover finds the end of the chain, cuts off what was not finished, compares the end
+// with the newest checkpoint, and queues the events of the start.
 func (l *Log) recover() error {
 	checkpoints, cutCheckpoint, err := openCheckpoints(l.dir, l.Verifier())
 	if err != nil {
@@ -89,7 +89,8 @@ func (l *Log) recover() error {
 	return nil
 }
 
-// compare holds the tip against the newest checkpoint. signed: there must be one.
+// compare compares the tip with the newest checkpoint. signed means that a log with
+// records must have a checkpoint.
 func compare(t tip, c checkpointFile, signed bool) error {
 	last := c.last
 	switch {
@@ -105,8 +106,8 @@ func compare(t tip, c checkpointFile, signed bool) error {
 	return nil
 }
 
-// findTip sets the tip and the segment to go on in. clean says whether the log
-// was closed, or is new; torn how many bytes of an unfinished line were cut off.
+// findTip sets the tip and opens the segment to continue. clean reports whether the log
+// was closed or is new; torn is the number of bytes that were cut off.
 func (l *Log) findTip() (clean bool, torn int64, err error) {
 	numbers, begin, err := Segments(l.dir, l.Verifier())
 	if err != nil || len(numbers) == 0 && begin.Segment == 0 {
@@ -133,7 +134,7 @@ func (l *Log) findTip() (clean bool, torn int64, err error) {
 	return bytes.Contains(text, []byte(`,"source":"audit","action":"audit.stop"`)), torn, err
 }
 
-// tipOf is the tip behind the record in text.
+// tipOf returns the tip behind the record in text.
 func tipOf(text []byte) (t tip, err error) {
 	l, ok := ParseLine(text)
 	if !ok || !l.Intact() {
@@ -144,8 +145,9 @@ func tipOf(text []byte) (t tip, err error) {
 	return t, nil
 }
 
-// openLast opens the newest segment for appending, without its unfinished end.
-// Record synced was on the disk for certain.
+// openLast opens the newest segment for appending and cuts off its unfinished end. size
+// is its length afterwards, torn the number of bytes cut off. synced is the number of a
+// record that is certainly on the disk.
 func openLast(dir string, number int, synced uint64) (f *os.File, size, torn int64, err error) {
 	f, err = os.OpenFile(SegmentPath(dir, number), os.O_RDWR|os.O_APPEND|NoFollow, 0)
 	if err != nil {
@@ -169,7 +171,7 @@ func openLast(dir string, number int, synced uint64) (f *os.File, size, torn int
 	return f, size, torn, nil
 }
 
-// lastOf is the tip behind a closed segment.
+// lastOf returns the tip behind a closed segment.
 func lastOf(dir string, number int) (tip, error) {
 	text, err := lastTextOf(dir, number)
 	if err != nil {

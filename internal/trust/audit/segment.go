@@ -1,7 +1,7 @@
 package audit
 
-// The segments as files. Invariant: what is cut off the newest segment is no
-// whole line, or stands behind a hole that a power loss left behind the last
+// The segments as files. Invariant: only an unfinished line is cut off the newest
+// segment, and the lines from a hole on that a power loss left after the last
 // checkpoint.
 
 import (
@@ -16,12 +16,13 @@ import (
 	"strings"
 )
 
-// SegmentPath is the file of segment n of the log in dir, counted from 1.
+// SegmentPath returns the path of segment n, counted from 1, of the log in dir.
 func SegmentPath(dir string, n int) string {
 	return filepath.Join(dir, fmt.Sprintf("%08d.jsonl", n))
 }
 
-// SegmentNumber is the inverse of SegmentPath for a file's name; 0: no segment.
+// SegmentNumber returns the number of the segment with this file name; 0: it is no
+// segment.
 func SegmentNumber(name string) int {
 	digits, ok := strings.CutSuffix(name, ".jsonl")
 	n, err := strconv.Atoi(digits)
@@ -31,8 +32,8 @@ func SegmentNumber(name string) int {
 	return n
 }
 
-// segments lists the numbers of dir's segments, ascending. Nothing says that
-// they are without a gap. A missing directory is fs.ErrNotExist.
+// segments returns the numbers of the segments in dir, ascending, possibly with gaps.
+// If dir does not exist, the error wraps fs.ErrNotExist.
 func segments(dir string) ([]int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -48,8 +49,8 @@ func segments(dir string) ([]int, error) {
 	return ns, nil
 }
 
-// lacks is the number of the first segment that ns, ascending from first, does
-// not have before its last one; 0 when none is missing.
+// lacks returns the first number that is missing in ns, which should count up from
+// first without a gap; 0: none is missing.
 func lacks(ns []int, first int) int {
 	for i, n := range ns {
 		if n != first+i {
@@ -82,8 +83,8 @@ func lastLine(r io.ReaderAt, end int64) ([]byte, error) {
 }
 
 // LastNewline returns the offset after the last newline in the first size bytes.
-// The bytes after it are the beginning of a line that was never finished, of any
-// length: after a power loss they may be a stretch of zeros.
+// The bytes after it are an unfinished line of any length: after a power loss they may
+// be a long run of zeros.
 func LastNewline(r io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, MaxLine)
 	for end := size; end > 0; {
@@ -99,13 +100,13 @@ func LastNewline(r io.ReaderAt, size int64) (int64, error) {
 	return 0, nil
 }
 
-// holeChunk is how much of the end is looked at at once; several lines fit in.
+// holeChunk is the number of bytes that withoutHoles reads at once; several lines fit.
 const holeChunk = 4 * MaxLine
 
-// withoutHoles returns the offset up to which the first size bytes have no hole
-// behind the record that was on the disk for certain. A power loss may keep what
-// was written later and lose what was written before: there are zeros then, and
-// no record has one. size is the end of a line, or 0.
+// withoutHoles returns the end of the last line before the first hole after record
+// synced, which is certainly on the disk; without a hole it returns size. A power loss
+// may keep later writes and lose earlier ones. The lost bytes are then zeros, which no
+// record contains. size is the end of a line, or 0.
 func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 	buf := make([]byte, holeChunk)
 	cut := size
@@ -129,8 +130,8 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 }
 
 // firstNumber returns the number of the first whole record in part of a segment,
-// or a number above all when there is none. first: part is the beginning of the
-// segment.
+// or math.MaxUint64 when there is none. first means that part is the beginning of the
+// segment, so that its first line is whole.
 func firstNumber(part []byte, first bool) uint64 {
 	for whole := first; len(part) > 0; whole = true {
 		text, rest, ok := bytes.Cut(part, []byte{'\n'})

@@ -1,22 +1,23 @@
 package audit
 
 // Writing. Invariant: a write adds whole records to a segment or leaves the log as
-// it was, and a segment is closed only synced and covered by a checkpoint.
+// it was, and a segment is closed only after it was synced and covered by a checkpoint.
 
 import (
 	"fmt"
 	"os"
 )
 
-// store brings whole lines of at most size bytes to the end of the log, or leaves it
-// as it was. make makes them for the segment that they come to. Only the leader calls it.
+// store appends whole lines of at most size bytes to the log, or leaves it as it was.
+// make returns the lines; it is called after the segment for them was chosen, and again
+// after a rotation. Only the leader calls store.
 func (l *Log) store(size int64, make func() []byte) (err error) {
 	if size == 0 {
 		return nil
 	}
 	defer func() {
 		if err != nil {
-			l.seg.callers.reset() // some may be in no line
+			l.seg.callers.reset() // make may have added callers whose lines were not written
 		}
 	}()
 	if err := l.ready(size); err != nil {
@@ -45,7 +46,7 @@ func (l *Log) store(size int64, make func() []byte) (err error) {
 	return nil
 }
 
-// ready sees to it that the segment is open, ends with the last record, and has
+// ready makes sure that the segment is open, ends with the last record, and has
 // room for more bytes.
 func (l *Log) ready(more int64) error {
 	if err := l.seg.mend(); err != nil {
@@ -69,8 +70,8 @@ func (l *Log) ready(more int64) error {
 	return nil
 }
 
-// rotate closes the segment, synced and covered by a checkpoint, and goes on in
-// the next one. A failure leaves the segment open.
+// rotate syncs the segment, covers it with a checkpoint, and opens the next segment in
+// its place. A failure leaves the segment open.
 func (l *Log) rotate() error {
 	l.syncMu.Lock()
 	err := l.sync()
@@ -90,7 +91,7 @@ func (l *Log) rotate() error {
 	return nil
 }
 
-// goOn makes the segment number and goes on in it.
+// goOn creates segment number and makes it the one that is written to.
 func (l *Log) goOn(number int) error {
 	f, err := create(l.dir, number)
 	if err != nil {
@@ -100,7 +101,7 @@ func (l *Log) goOn(number int) error {
 	return nil
 }
 
-// enter makes f, which ends with the last record at size, the segment.
+// enter makes f the segment that is written to. Its last record ends at size.
 func (l *Log) enter(f *os.File, number int, size int64) {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
@@ -109,7 +110,7 @@ func (l *Log) enter(f *os.File, number int, size int64) {
 	l.seg.file = f
 	l.mu.Unlock()
 	if old != nil {
-		old.Close() // it was synced; there is nothing left to fail
+		old.Close() // it was synced, so an error of Close loses nothing
 	}
 	l.seg.number, l.seg.size = number, size
 	l.seg.callers.reset()

@@ -4,5 +4,5 @@ package audit
 
 import "os"
 
-// datasync brings the file to the disk; on macOS that is F_FULLFSYNC.
+// datasync syncs the file to the disk; on macOS by F_FULLFSYNC.
 func datasync(f *os.File) error { return f.Sync() }

@@ -1,7 +1,7 @@
 package audit
 
-// The cost of a failing log. Invariant: what was refused or dropped is reported
-// by the first records after it.
+// Failed writes. Invariant: the numbers of refused and dropped records are reported
+// by the first records written afterwards.
 
 import (
 	"cmp"
@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// trouble is what could not be written since the last write that succeeded.
+// trouble counts the records that could not be written since the last successful write.
 type trouble struct {
-	why     error // the last write failed; nil: it did not
+	why     error // the error of the last write; nil: it succeeded
 	refused int64 // Appends that failed
 	lost    int64 // Later records dropped
 }
 
-// over notes a write, which also reported the numbers of refused and lost records.
+// over notes a successful write, which also reported that many refused and lost
+// records. wrote is false for a write without any line.
 func (t *trouble) over(log *slog.Logger, refused, lost int64, wrote bool) {
 	if !wrote {
 		return
@@ -30,8 +31,8 @@ func (t *trouble) over(log *slog.Logger, refused, lost int64, wrote bool) {
 	t.lost -= lost
 }
 
-// began notes that g was not written, and returns the error for its Appends. The
-// Later records of g go into the queue again, in front of those of next.
+// began notes that writing g failed with err, and returns the error for its Appends. The
+// Later records of g are put in front of the records of next.
 func (t *trouble) began(log *slog.Logger, g, next *group, err error) error {
 	if t.why == nil {
 		log.Error("audit log cannot be written; acts that need a record are refused", "error", err)
@@ -46,8 +47,8 @@ func (t *trouble) began(log *slog.Logger, g, next *group, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// notices are the bodies of the events that say what trouble has cost; they
-// come first when there is space again.
+// notices returns the events that report the numbers of refused and lost records. They
+// are written before all other records.
 func (t *trouble) notices(now func() time.Time) (bodies []body) {
 	if t.refused > 0 {
 		bodies = append(bodies, event(now(), Record{Action: "audit.refused", Count: t.refused, Reason: "records that could not be written; their acts were refused"}))
@@ -64,7 +65,7 @@ func event(now time.Time, r Record) body {
 	return appendBody(nil, &r, now)
 }
 
-// state is what trouble means for who asks; err is what is final.
+// state fills in s. final is the error of a failed sync, or nil.
 func (t *trouble) state(s State, final error) State {
 	s.State, s.Refused, s.Lost = StateOK, uint64(t.refused), uint64(t.lost)
 	err := cmp.Or(final, t.why)
