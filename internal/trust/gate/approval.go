@@ -10,12 +10,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// Acts that policy allows and the operator decides about.
-// Invariant: an Approval lets exactly the act through that it was given for, once, under
-// the policy of that moment.
+// Approvals of held acts by the operator.
+// Invariant: an Approval lets exactly the act through that it was given for, once, and
+// only while the policy is the one under which the act was held.
 
-// Held is the answer of Enter, and of Pass.Hold, to an act that is allowed and has to be
-// approved first. Nothing is charged and nothing recorded.
+// Held is the error of Enter, and of Pass.Hold, for an act that policy allows but that the
+// operator must approve first. Enter has then charged and recorded nothing.
 type Held struct {
 	Ask     policy.Ask
 	Binding Binding
@@ -24,14 +24,15 @@ type Held struct {
 
 func (h *Held) Error() string { return fmt.Sprintf("held by %s", h.Ask.Rule) }
 
-// Binding is what an approval is bound to: the policy in force, and a digest of caller,
-// session, action, object, definition, generation of the server and arguments. Equal acts have equal bindings.
+// Binding identifies the act that an approval is for: the policy in force, and a digest of
+// caller, session, action, object, definition, generation of the server and arguments.
+// Equal acts have equal bindings.
 type Binding struct {
 	set    *policy.Set
 	digest [sha256.Size]byte
 }
 
-// bind makes the binding of an act. Arguments count in the form that equal ones share.
+// bind makes the binding of an act. a.Form normalises the arguments, if it is set.
 func bind(set *policy.Set, a Act) Binding {
 	h, args := sha256.New(), a.Args
 	if a.Form != nil {
@@ -47,21 +48,22 @@ func bind(set *policy.Set, a Act) Binding {
 type Approval struct {
 	binding Binding
 	until   time.Time
-	ref     uint64 // the record of who approved it
+	ref     uint64 // seq of the record of the approval
 	used    atomic.Bool
 }
 
-// Approve makes the approval of a binding. ref is the record that says who gave it.
+// Approve makes the approval of a binding. ref is the seq of the record of the approval.
 func (b Binding) Approve(until time.Time, ref uint64) *Approval {
 	return &Approval{binding: b, until: until, ref: ref}
 }
 
-// take uses the approval up, where it is one for b.
+// take uses the approval up and reports true, if it is for b, has not expired and was not
+// used before.
 func (p *Approval) take(b Binding) bool {
 	return p != nil && p.binding == b && time.Now().Before(p.until) && !p.used.Swap(true)
 }
 
-// spent is the approval that let an act through; nil where none was asked for.
+// spent returns the approval that let an act through; nil: the act needed none.
 func (p *Approval) spent(ask policy.Ask) *Approval {
 	if ask.Rule == "" {
 		return nil
@@ -69,9 +71,9 @@ func (p *Approval) spent(ask policy.Ask) *Approval {
 	return p
 }
 
-// Hold is for the server of an act that turned out to be another one, which policy holds:
-// on the object name, with these arguments. A *Held means that no approval of it was
-// given, and that it must not happen.
+// Hold is called by the server of an act that finds that the call amounts to another act,
+// on the object name with the arguments args, which policy holds. It uses p.Given up if
+// that approves the other act. Otherwise it returns a *Held, and the act must not happen.
 func (p Pass) Hold(ask policy.Ask, name string, args []byte) (Pass, error) {
 	a := p.act
 	a.Name, a.Args = name, args

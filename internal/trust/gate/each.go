@@ -11,14 +11,14 @@ import (
 // One act on several servers. Invariant: it is charged and recorded once, and it
 // covers no server that policy denies.
 
-// ErrNone is the answer of Enter to an act on several servers that policy allows on none
-// of them. There is no act then: nothing was charged or recorded, and no Pass was made.
+// ErrNone is the error of Enter for an act on several servers that policy allows on none
+// of them. Nothing was charged or recorded, and no Pass was made.
 var ErrNone = errors.New("policy allows the act on none of its servers")
 
-// enterEach is Enter for one act on each of a.Each. Policy decides it for each of
-// them; it is recorded with the number and the names of those that policy allows,
-// which Pass.Servers gives in their order. What policy denies leaves no record
-// here. None allowed: ErrNone.
+// enterEach is Enter for one act on each of a.Each. Policy decides it for each server.
+// The act is recorded with the number and the names of the allowed servers, which
+// Pass.Servers returns in the same order. A denied server is not recorded here. If policy
+// allows no server, the error is ErrNone.
 func (g *Gate) enterEach(a Act) (p Pass, err error) {
 	set := g.policy.Load()
 	var allowed, rules []string

@@ -1,5 +1,5 @@
 // Package gate is the single point through which every act of a caller passes:
-// Enter decides and records, Record writes what a deferred act does, Refuse
+// Enter decides and records, Record writes the record of a deferred act, Refuse
 // refuses an act, Leave records its outcome, and Allows answers a question
 // without an act.
 //
@@ -25,20 +25,20 @@ const (
 	CodeUnavailable = 1503
 )
 
-// Refusal is why an act may not happen. Ref is the seq of the record of the refusal, zero
-// when none could be written.
+// Refusal is the error of an act that must not happen. Ref is the seq of the record of the
+// refusal, or zero when the record could not be written.
 type Refusal struct {
 	Code int
 	Ref  uint64
 	Rule string
-	Wait time.Duration // when to ask again, where that makes sense
+	Wait time.Duration // after which the caller may try again; 0: not known
 	Err  error         // for the operator; nil when policy or a limit decided
 
-	Asked policy.Request // when policy decided; valid as long as the act's message
+	Asked policy.Request // set when policy decided; valid as long as the act's message
 	Who   *principal.Principal
 }
 
-// RetryAfter is Wait in whole seconds, rounded up.
+// RetryAfter returns Wait in whole seconds, rounded up.
 func (r *Refusal) RetryAfter() int { return int((r.Wait + time.Second - 1) / time.Second) }
 
 func (r *Refusal) Error() string {
@@ -50,7 +50,7 @@ func (r *Refusal) Error() string {
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Act is what a caller wants to do.
+// Act is one act that a caller asks for.
 type Act struct {
 	Who     *principal.Principal
 	Session string // a digest, may be empty
@@ -58,44 +58,45 @@ type Act struct {
 	Server  string
 	Name    string
 	Bytes   int64 // size of the message that asks for it
-	// Each are the servers of an act on several; nil: it is on Server.
+	// Each holds the servers of an act on several servers; nil: the act is on Server.
 	Each []string
 
 	Args      []byte // of a call, raw; for the decision, never for the record
 	Confirmed bool   // see policy.Request
 
 	Kind Kind
-	With *Charge // several acts that count as one; nil: it counts by itself
+	With *Charge // shared by the acts that count as one; nil: this act counts by itself
 	// Over is the configuration key of a limit that the caller of Enter counts itself and
-	// that this act would exceed. Enter refuses with it what policy allows. Empty: none.
+	// that this act would exceed. Enter refuses an act with it that policy allows. Empty:
+	// no such limit.
 	Over string
 
 	Source string // of its records; empty: gate
 
-	// Tool is what the called tool claims of itself, and Definition the digest of its
-	// definition; empty where nothing is known of it.
+	// Tool holds the claims of the called tool about itself, and Definition the digest of
+	// its definition; empty where the tool is not known.
 	Tool       policy.Claims
 	Definition string
-	// Generation changes when the server is another process than before.
+	// Generation changes with each new process of the server.
 	Generation uint64
-	// Holds: who calls Enter can hold the act, and takes a *Held for an answer.
+	// Holds means that the caller of Enter can hold the act and handles a *Held.
 	// Approval lets a held act through.
 	Holds    bool
 	Approval *Approval
-	// Form gives arguments the form that equal ones share, for what an approval is bound
-	// to; nil: their bytes count.
+	// Form returns a normal form of arguments, the same for equal arguments, for the
+	// Binding of an approval; nil: their bytes are compared.
 	Form func(args []byte) []byte
 
 	// Delivery is the delivery session whose token came with the message, verified
-	// by the front; empty: none came.
+	// by the front; empty: the message had no token.
 	Delivery string
 
 	deferred bool
-	servers  int64 // how many servers the act is on; 0: one at most
+	servers  int64 // number of servers of an act with Each; otherwise 0
 }
 
-// Deferred returns the act as one that is recorded together with its effect, in
-// front of the commit that makes it, so that it has exactly one record.
+// Deferred returns the act marked as deferred: it is recorded together with its effect,
+// before the commit of that effect, so that it has exactly one record.
 func (a Act) Deferred() Act {
 	a.deferred = true
 	return a
@@ -106,15 +107,15 @@ type Gate struct {
 	policy   atomic.Pointer[policy.Set]
 	log      *audit.Log
 	limits   Limits
-	accounts sync.Map             // what is charged -> *account
-	clock    func() time.Duration // since the gate was made; it never goes back
+	accounts sync.Map             // key of accountOf -> *account
+	clock    func() time.Duration // monotonic time since the gate was made
 	refusals [len(classes)]atomic.Uint64
 }
 
 // classes are the kinds of refusal that are counted.
 var classes = [...]string{"policy", "rate", "limit", "turned"}
 
-// turned is the class of what was admitted and refused by its server.
+// turned is the class of deferred acts that their server refused after Enter.
 const turned = 3
 
 func classOf(code int) int {
@@ -127,8 +128,8 @@ func classOf(code int) int {
 	return 0
 }
 
-// Refused counts the refusals since the start, by kind: policy, rate, limit, or
-// turned for what the server itself has refused.
+// Refused returns the number of refusals since the start, by class: policy, rate, limit,
+// or turned for a deferred act that its server refused after Enter.
 func (g *Gate) Refused() map[string]uint64 {
 	out := make(map[string]uint64, len(classes))
 	for i, c := range classes {
@@ -148,20 +149,20 @@ func New(set *policy.Set, log *audit.Log, limits Limits) *Gate {
 // SetPolicy replaces the policy for acts that enter from now on.
 func (g *Gate) SetPolicy(set *policy.Set) { g.policy.Store(set) }
 
-// Allows answers a policy question without a record: to filter lists, whose own
-// request has entered, and for `explain`.
+// Allows answers a policy question without a record. It is used to filter lists, whose
+// own request has entered, and for `doorward explain`.
 func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load().Decide(q) }
 
-// AsksOfClaims reports whether what a server claims of its tools has a say in what is
-// held.
+// AsksOfClaims reports whether the claims of a server about its tools decide which calls
+// are held.
 func (g *Gate) AsksOfClaims(server string) bool { return g.policy.Load().AsksOfClaims(server) }
 
 // Enter decides about an act, charges it to the limits and records the decision, in this
 // order:
 //
-//   - policy decides. What it denies costs nothing of the limits and shows nothing of
-//     their use;
-//   - what policy allows and a rule holds for the operator needs a.Approval. Enter uses
+//   - policy decides. A denied act is not charged, and its refusal does not depend on
+//     how far the limits are used;
+//   - an act that policy allows and holds for the operator needs a.Approval. Enter uses
 //     the approval up. It stays used when a later step refuses;
 //   - an act with a.Over is refused by that limit;
 //   - the act is charged to the limits of its principal;
@@ -172,10 +173,10 @@ func (g *Gate) AsksOfClaims(server string) bool { return g.policy.Load().AsksOfC
 // comes only where a.Holds is set: nothing was charged, and nothing recorded. ErrNone
 // comes only where a.Each is not nil. The Pass is zero then, and has no Leave.
 //
-// With a nil error the caller calls Leave of the Pass exactly once, whatever becomes of
-// the act: it ends the charge. For a deferred act the caller also makes exactly one
-// record, with Pass.Record, Pass.Refuse, or Gate.Record of Pass.Line, before the effect
-// of the act.
+// With a nil error the caller calls Leave of the Pass exactly once, whether the act
+// succeeds or not: Leave ends the charge. For a deferred act the caller also makes exactly
+// one record, with Pass.Record, Pass.Refuse, or Gate.Record of Pass.Line, before the
+// effect of the act.
 //
 // An act with a.Each is decided for each of the servers. It is never deferred or held:
 // Deferred, Over, Holds and Approval have no effect on it.
@@ -195,7 +196,8 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 	return p, nil
 }
 
-// decide asks policy, then the limits, and records a refusal.
+// decide applies policy, approval and limits in the order of Enter, and records a
+// refusal. It does not record an allowed act.
 func (g *Gate) decide(a Act) (Pass, error) {
 	set := g.policy.Load()
 	d := set.Decide(question(a))
@@ -215,7 +217,7 @@ func (g *Gate) decide(a Act) (Pass, error) {
 		return Pass{}, g.refuse(a, l, 0)
 	}
 	where := resource(a)
-	a.Args, a.Approval = nil, a.Approval.spent(d.Ask) // the message may be gone before the act is
+	a.Args, a.Approval = nil, a.Approval.spent(d.Ask) // Args may alias a message that is released before the act ends
 	p := Pass{gate: g, act: a, resource: where, used: used, rule: d.Rule}
 	if a.deferred {
 		p.made = new(made)

@@ -1,6 +1,6 @@
 package gate
 
-// Limits. Invariant: what is charged is given back exactly once, and the count of one
+// Limits. Invariant: each charge is given back exactly once, and the count of one
 // principal never exceeds its limit.
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The rules that a refusal by a limit of one principal names: keys of the
+// The rules named by a refusal because of a limit of one principal. They are keys of the
 // configuration.
 const (
 	RuleRate    = "limits.calls_per_second"
@@ -17,18 +17,19 @@ const (
 	RuleStreams = "limits.sessions_per_principal"
 )
 
-// Limits bound what each principal may do; 0 is no limit.
+// Limits are the limits of each principal; 0 is no limit.
 type Limits struct {
 	CallsPerSecond int
 	Calls          int // under way at once
 	Streams        int // open at once
-	// Own are the limits of calls and streams for the principals of the daemon's own
-	// user, whom IsOwn tells by their names. nil: those of everybody.
+	// Own are the limits of calls, streams and administration for the principals of the
+	// daemon's own user, which IsOwn recognises by their names. nil: the same limits
+	// as for all others.
 	Own   *Limits
 	IsOwn func(name string) bool
 }
 
-// of are the limits that acts of a kind by a principal are held to.
+// of returns the limits for acts of kind k by the principal name.
 func (l *Limits) of(name string, k Kind) *Limits {
 	if l.Own == nil || k == Question || k == Guidance || !l.IsOwn(name) {
 		return l
@@ -36,28 +37,29 @@ func (l *Limits) of(name string, k Kind) *Limits {
 	return l.Own
 }
 
-// Kind says what an act is charged to.
+// Kind determines the account and the limit of an act.
 type Kind uint8
 
 const (
-	// Call is what a caller asks for; it counts while it is under way.
+	// Call is the kind of a request of a caller; it counts while it is under way.
 	Call Kind = iota
-	// Stream stays open until its caller leaves (subscriptions/listen). It is
-	// counted apart, so that listening takes no room from calls.
+	// Stream is the kind of a request that stays open until its caller closes it
+	// (subscriptions/listen). Streams have their own limit, so that listening leaves
+	// room for calls.
 	Stream
-	// Question is what a server asks of its caller. It has a rate for each
-	// server: none may use up what its caller can do elsewhere.
+	// Question is the kind of a request from a server to its caller. It has a rate for
+	// each server, so that no server uses up the rate of its caller at other servers.
 	Question
-	// Administration is the operator's acts, which must succeed when agents of the
-	// same user are at their limits.
+	// Administration is the kind of the operator's acts. They have an account of their
+	// own, so that they succeed when agents of the same user are at their limits.
 	Administration
-	// Guidance is the acts by which a caller obtains instructions: delivery
+	// Guidance is the kind of the acts by which a caller obtains instructions: delivery
 	// sessions and deliveries. They have a rate of their own and take no room from
 	// calls, because a client makes them beside its calls.
 	Guidance
 )
 
-// Charge makes the acts of one request count as one, from when the first
+// Charge makes the acts of one request count as one, from the time that the first
 // enters until the last has left.
 type Charge struct {
 	mu   sync.Mutex
@@ -65,21 +67,21 @@ type Charge struct {
 	open int
 }
 
-// account is what one principal uses. It fills a cache line, because callers
-// are to share nothing.
+// account counts the usage of one principal. It fills a cache line, so that accounts of
+// different callers do not share one.
 type account struct {
 	due     atomic.Int64 // see withinRate
 	calls   atomic.Int32
 	streams atomic.Int32
-	limits  *Limits // set before anybody else sees it
+	limits  *Limits // set before the account is shared
 	_       [40]byte
 }
 
-// accountOf finds what an act is charged to. An account stays for the life of
+// accountOf returns the account that an act is charged to. An account lives as long as
 // the gate: principals are few, and each was authenticated.
 func (g *Gate) accountOf(a *Act) *account {
 	key := a.Who.Name()
-	switch a.Kind { // no name holds a NUL
+	switch a.Kind { // no name contains a NUL, so these keys are not names
 	case Question:
 		key += "\x00" + a.Server
 	case Administration:
@@ -94,8 +96,8 @@ func (g *Gate) accountOf(a *Act) *account {
 	return v.(*account)
 }
 
-// place is where acts of a kind are counted while they are under way; nil:
-// they are bounded elsewhere, or too short.
+// place returns the counter of acts of kind k that are under way; nil: such acts are
+// bounded elsewhere, or too short to count.
 func (c *account) place(k Kind) *atomic.Int32 {
 	switch k {
 	case Call:
@@ -106,17 +108,19 @@ func (c *account) place(k Kind) *atomic.Int32 {
 	return nil
 }
 
-// limit is what an act has met. The zero value: nothing.
+// limit is the reason of a refusal. The zero value means that the act is admitted.
 type limit struct {
 	rule string
 	code int
-	wait time.Duration // until the next is admitted, as far as can be told
+	wait time.Duration // estimated time until an act is admitted again
 }
 
-// capWait is the wait that a caller is told when a cap is reached.
+// capWait is the wait in refusals because of a limit on simultaneous acts. When one of
+// them ends is not known.
 const capWait = time.Second
 
-// charge counts an act in; leave counts it out.
+// charge charges an act to c, and leave ends the charge. The acts of one Charge are
+// charged as one.
 func (g *Gate) charge(c *account, a *Act) limit {
 	if a.With == nil {
 		return g.admit(c, a.Kind)
@@ -148,8 +152,8 @@ func (c *account) leave(a *Act) {
 	}
 }
 
-// admit looks at the cap before the rate, so that an act which finds no room
-// uses nothing up.
+// admit checks the number of simultaneous acts before the rate, so that an act refused
+// for that number does not count for the rate.
 func (g *Gate) admit(c *account, k Kind) limit {
 	place, most, rule := c.place(k), c.limits.Calls, RuleCalls
 	if k == Stream {
@@ -168,8 +172,8 @@ func (g *Gate) admit(c *account, k Kind) limit {
 	return limit{rule: RuleRate, code: CodeRate, wait: wait}
 }
 
-// occupy takes one of at most n places. It never counts beyond n, not even for
-// a moment, in which another would be refused for nothing.
+// occupy takes one of n places; with n of 0 there is no bound. The count never exceeds n,
+// not even for a moment, because a concurrent act could then be refused without need.
 func occupy(place *atomic.Int32, n int) bool {
 	for {
 		taken := place.Load()
@@ -182,11 +186,10 @@ func occupy(place *atomic.Int32, n int) bool {
 	}
 }
 
-// withinRate is a generic cell rate limiter with a burst of one second's
-// worth: one atomic word for each principal, so two sessions share no lock.
-// The word is when the last admitted call would have been due at a steady
-// pace; a call that would be due more than a second ahead has to wait, and
-// learns how long.
+// withinRate is a generic cell rate limiter with a burst of one second's calls.
+// It uses one atomic word for each account and no lock: the time at which the next
+// call would be due at a steady rate. A call that would be due more than a second ahead
+// is refused with the time to wait; 0 means that the call is admitted.
 func (g *Gate) withinRate(c *account) (wait time.Duration) {
 	if c.limits.CallsPerSecond <= 0 {
 		return 0

@@ -6,50 +6,49 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Pass is a decision that let an act through. Every Pass ends with Leave.
+// Pass is the proof that the gate let an act through. Every Pass ends with Leave.
 // Invariant: a Pass exists only for an act that policy and the limits allowed.
 type Pass struct {
-	Ref      uint64    // seq of the decision's record; 0 while a deferred act is unrecorded
-	Given    *Approval // of what the act turns out to be; nil: none was given
+	Ref      uint64    // seq of the decision's record; 0 for a deferred act
+	Given    *Approval // of the act that Hold names; nil: none was given
 	gate     *Gate
 	act      Act
 	resource string
 	used     *account
-	rule     string // what let it through
+	rule     string // that let the act through
 	servers  []string
 	made     *made // shared by all copies of the pass of a deferred act; nil: Enter recorded the decision
 }
 
-// Act returns what was let through, without its arguments.
+// Act returns the act that was let through, without its arguments.
 func (p Pass) Act() Act { return p.act }
 
-// Servers returns those of Act.Each that policy allows, in their order.
+// Servers returns the servers of Act.Each that policy allows, in the same order.
 func (p Pass) Servers() []string { return p.servers }
 
-// Rule returns the permit that let the act through.
+// Rule returns the name of the permit that let the act through.
 func (p Pass) Rule() string { return p.rule }
 
-// As returns the same pass for the action that a call turned out to be, such as
-// agent.send for the call of the tool send, let through by rule.
+// As returns the same pass for the action that a call amounts to, such as agent.send for
+// a call of the tool send, let through by rule.
 func (p Pass) As(action, resource, rule string) Pass {
 	p.act.Action, p.resource, p.rule = action, resource, rule
 	return p
 }
 
-// Waits takes a deferred act out of the count of what is under way, for good: it
-// waits for something to happen, and has little left to do then. Who lets it wait
-// bounds how many do.
+// Waits ends the charge of a deferred act that waits for an event and has little left to
+// do afterwards. The act no longer counts as under way. The caller of Waits bounds how
+// many acts wait.
 func (p Pass) Waits() {
 	if p.made != nil && !p.made.waits.Swap(true) {
 		p.used.leave(&p.act)
 	}
 }
 
-// Leave ends an act: it gives back what the act was charged. It is called once, on any copy
-// of the pass: a second call would give back twice, and the principal could exceed its
-// limit. The zero Pass belongs to no act and has no Leave. For an act whose
-// decision Enter recorded, it records the outcome: result is one constant word,
-// bytes the size of what went back. A deferred act has no second record.
+// Leave ends an act and its charge. It is called once, on any copy of the pass: after a
+// second call the principal could exceed its limit. It must not be called on the zero
+// Pass. For an act whose decision Enter recorded, it records the outcome: result is one
+// constant word, bytes the size of the answer. A deferred act has no second record.
 func (p Pass) Leave(result string, bytes int64) {
 	if p.made == nil || !p.made.waits.Load() {
 		p.used.leave(&p.act)

@@ -9,17 +9,17 @@ import (
 )
 
 // All records of decisions, refusals and findings are made in this file.
-// Invariant: a record names who acted, what was asked and which rule decided;
+// Invariant: a record names the principal, the act and the rule that decided;
 // it never holds arguments, bodies or tokens.
 
-// made is what became of a deferred act so far.
+// made is the state of a deferred act.
 type made struct {
-	recorded atomic.Bool // it has its record
-	waits    atomic.Bool // it takes no place any more
+	recorded atomic.Bool // its record was made
+	waits    atomic.Bool // Waits has ended its charge
 }
 
-// Record writes the lines of deferred acts, in order, and syncs them. An error
-// means that none of the acts may be done. first is the seq of the first line.
+// Record writes the records of deferred acts, in order, and syncs them. After an error
+// none of the acts may be done. first is the seq of the first record.
 func (g *Gate) Record(lines ...*audit.Record) (first uint64, err error) {
 	if first, err = g.log.AppendGroup(lines); err != nil {
 		return 0, fmt.Errorf("recording %d acts: %w", len(lines), err)
@@ -27,8 +27,8 @@ func (g *Gate) Record(lines ...*audit.Record) (first uint64, err error) {
 	return first, nil
 }
 
-// Record writes the record of a deferred act, with what it is about to do. The
-// line is in the file when it returns; it is not synced.
+// Record writes the record of a deferred act, with the details of its effect. The
+// line is in the file when Record returns; it is not synced.
 func (p Pass) Record(detail ...audit.Field) (ref uint64, err error) {
 	return p.gate.write(p.Line(detail...))
 }
@@ -40,8 +40,8 @@ func (g *Gate) write(r *audit.Record) (ref uint64, err error) {
 	return ref, nil
 }
 
-// Line returns the record of a deferred act for Gate.Record, with what it is
-// about to do. The caller writes it before it acts.
+// Line returns the record of a deferred act for Gate.Record, with the details of its
+// effect. The caller writes it before the effect.
 func (p Pass) Line(detail ...audit.Field) *audit.Record {
 	r := p.allowed()
 	r.Detail = detail
@@ -63,16 +63,16 @@ func (p *Pass) allowed() audit.Record {
 // Recorded reports whether a record of the deferred act was made.
 func (p Pass) Recorded() bool { return p.made != nil && p.made.recorded.Load() }
 
-// Refuse records that an act is refused before policy is asked, by a rule of
-// its server or its route.
+// Refuse records that an act is refused by a rule of its server or its route, without a
+// decision of policy.
 func (g *Gate) Refuse(a Act, rule string, code int, wait time.Duration) *Refusal {
 	return g.refuse(a, limit{rule: rule, code: code, wait: wait}, 0)
 }
 
-// Refuse records that an act which was let in is refused after all. A deferred act has
-// no record yet: it gets one, which is the denial. Any other act has a record that it was
-// allowed: that stays, and a second one is the denial and refers to it. The caller still
-// calls Leave.
+// Refuse records that an act is refused after Enter let it through. A deferred act has no
+// record yet, and the denial is its only one. Any other act has a record that it was
+// allowed: it stays, and the denial is a second record that refers to it. The caller
+// still calls Leave.
 func (p Pass) Refuse(rule string, code int, detail ...audit.Field) *Refusal {
 	if p.made == nil {
 		return p.gate.refuse(p.act, limit{rule: rule, code: code, wait: waitFor(code)}, p.Ref)
@@ -84,7 +84,7 @@ func (p Pass) Refuse(rule string, code int, detail ...audit.Field) *Refusal {
 	return &Refusal{Code: code, Ref: ref, Rule: rule, Err: err, Who: p.act.Who}
 }
 
-// waitFor is how long a caller waits after a cap was reached.
+// waitFor returns the wait in a refusal with this code; 0: none.
 func waitFor(code int) time.Duration {
 	if code == CodeUnavailable {
 		return capWait
@@ -92,7 +92,7 @@ func waitFor(code int) time.Duration {
 	return 0
 }
 
-// refuse records a refusal; ref is the decision that let the act begin, or 0.
+// refuse records a refusal; ref is the seq of the decision that let the act begin, or 0.
 func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
 	g.refusals[classOf(l.code)].Add(1)
 	r := record(&a, resource(a))
@@ -112,9 +112,9 @@ func unrecorded(a Act, rule string, err error) *Refusal {
 	return &Refusal{Code: CodeUnavailable, Rule: rule, Who: a.Who, Err: fmt.Errorf("recording %s: %w", a.Action, err)}
 }
 
-// Finding returns the record of what a content rule found in the messages of an
-// act: the name of the rule and how often, never the text. ref is the act's
-// decision, 0 for what a server said unasked.
+// Finding returns the record of a content rule that matched n times in the messages of an
+// act. It holds the name of the rule, never the text. ref is the seq of the act's
+// decision, or 0 for a message that a server sent without a request.
 func Finding(a Act, ref uint64, rule, result string, n int64) *audit.Record {
 	r := record(&a, resource(a))
 	r.Kind, r.Source, r.Rule, r.Result, r.Count, r.Ref = audit.Event, "scan", rule, result, n, ref

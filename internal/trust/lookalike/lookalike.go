@@ -1,7 +1,7 @@
-// Package lookalike compares names by their looks, as people do.
+// Package lookalike compares names by their appearance.
 //
-// A deny list, a pin and a person who reads a list must not take a name for
-// another one that looks like it.
+// A name that looks like another one must not evade a deny list or a pin, or mislead a
+// person who reads a list.
 //
 // Invariant: Forms and Shown are pure functions of the name.
 package lookalike
@@ -15,15 +15,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// Forms are two forms of a name; names that are equal in either of them look
+// Forms returns two forms of a name; names that are equal in either of them look
 // alike. Both fold case, compatibility forms such as full-width and mathematical
 // letters, accents, and the letters of other scripts that most fonts draw like
-// Latin ones. The second also takes I, l, 1 and | for one stroke, which must come
-// before the case is folded: else every i would be an l.
+// Latin ones. The second form also treats I, l, 1 and | as equal. That step precedes the
+// folding of case: otherwise every i would become an l.
 //
-// It is a table of the common cases in the manner of Unicode TS 39, not all of
-// that report: scripts that are not in it, letter pairs such as rn and m, and
-// names that differ in separators alone are not found.
+// The table has the common cases of Unicode TS 39, not all of them. Names in scripts that
+// it lacks, letter pairs such as rn and m, and names that differ only in separators are
+// not found.
 func Forms(name string) [2]string {
 	var folded, stroked strings.Builder
 	for _, r := range norm.NFKD.String(name) {
@@ -40,7 +40,7 @@ func Forms(name string) [2]string {
 }
 
 // Shown returns the Forms of a name without its invisible characters: white
-// space, control and format characters, and those that are ignored by default.
+// space, control and format characters, and default-ignorable code points.
 func Shown(name string) [2]string {
 	return Forms(strings.Map(func(r rune) rune {
 		if unicode.IsOneOf(unseen, r) {
@@ -55,7 +55,8 @@ var unseen = []*unicode.RangeTable{unicode.White_Space, unicode.Cc, unicode.Cf, 
 // Alike reports whether two forms are those of names that look alike.
 func Alike(a, b [2]string) bool { return a[0] == b[0] || a[1] == b[1] }
 
-// fold is one representative of the cases of r, as Latin as its looks.
+// fold returns one representative of the cases of r, replaced by the Latin letter that it
+// looks like.
 func fold(r rune) rune { return latin(unicode.ToLower(unicode.ToUpper(r))) }
 
 func latin(r rune) rune {
@@ -75,7 +76,7 @@ var lookalikes = pairs(
 	"ΑA", "ΒB", "ΕE", "ΖZ", "ΗH", "ΙI", "ΚK", "ΜM", "ΝN", "ΟO", "ΡP", "ΤT", "ΥY", "ΧX", "ϲc", "ϳj",
 	// Armenian
 	"աw", "ցg", "հh", "յj", "ոn", "սu", "օo", "ԱU", "ՍU", "ՕO", "զq", "լl",
-	// Latin that is drawn like ASCII, dotless and stroked forms
+	// other Latin letters that look like ASCII letters, dotless and stroked forms
 	"ıi", "ɑa", "ɡg", "ȷj", "ɩi", "ʀr", "ꜱs", "ℓl", "ℎh", "ǀl", "łl", "øo", "đd", "ħh", "ŧt",
 	"ᴀa", "ʙb", "ᴄc", "ᴅd", "ᴇe", "ɢg", "ʜh", "ɪi", "ᴊj", "ᴋk", "ʟl", "ᴍm", "ɴn", "ᴏo", "ᴘp", "ᴛt", "ᴜu", "ᴠv", "ᴡw", "ʏy", "ᴢz",
 	// digits and punctuation

@@ -1,7 +1,7 @@
 package policy
 
-// Arguments as rules see them. Invariant: they have one meaning, and their cost is
-// bounded by the bytes that a caller sends.
+// Conversion of arguments for rules. Invariant: arguments have one meaning, and the cost
+// of reading them is linear in the bytes that a caller sends.
 
 import (
 	"bytes"
@@ -15,19 +15,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of the arguments that rules read. Cedar keeps a set by the hashes of
-// its elements, and hashes of sets are sums that a caller can make equal, so
-// that sets in sets cost their square; the narrow bound on them is for that.
+// Bounds of the arguments that rules read. Cedar stores a set by the hashes of its
+// elements, and the hash of a set is a sum, so that a caller can construct sets with
+// equal hashes. Sets within sets can then cost the square of their number; hence the low
+// bound on them.
 const (
-	maxArgDepth  = 32   // containers inside each other
-	maxArgValues = 2048 // values altogether
-	maxArgSets   = 64   // arrays that are in another array
+	maxArgDepth  = 32   // nested containers
+	maxArgValues = 2048 // all values together
+	maxArgSets   = 64   // arrays inside another array
 )
 
 var errTooMuch = errors.New("the arguments are too deep or too large for a rule to read")
 
 // need is the set of arguments that some rules read: all of them, or those of
-// these names. Other arguments are not converted and count for no bound.
+// these names. Other arguments are not converted and do not count for the bounds.
 type need struct {
 	all   bool
 	names []string
@@ -44,10 +45,10 @@ func (n *need) add(m *need) {
 
 func (n *need) reads(name string) bool { return n.all || slices.Contains(n.names, name) }
 
-// arguments converts a JSON object into a Cedar record: text, truth values,
-// whole numbers of 64 bits as they are, every other number as the text that
-// was written, arrays as sets, objects as records; null is as if it were not
-// there. nil is a call without arguments.
+// arguments converts a JSON object into a Cedar record. Strings, booleans and integers of
+// 64 bits keep their values; every other number becomes a string of its characters, an
+// array a set, an object a record. A null is left out. A nil raw is a call without
+// arguments.
 func arguments(raw []byte, n *need) (types.Record, error) {
 	if raw == nil {
 		return types.Record{}, nil
@@ -68,10 +69,10 @@ func arguments(raw []byte, n *need) (types.Record, error) {
 
 type argReader struct {
 	dec          *jsontext.Decoder
-	values, sets int // that may still come
+	values, sets int // how many more may follow
 }
 
-// value reads one value; nil stands for null. inSet: an array is around it.
+// value reads one value; nil stands for null. inSet means that it is inside an array.
 func (r *argReader) value(depth int, inSet bool) (types.Value, error) {
 	r.values--
 	if r.values < 0 || depth <= 0 {
@@ -98,7 +99,8 @@ func (r *argReader) value(depth int, inSet bool) (types.Value, error) {
 	return nil, nil
 }
 
-// numberOf keeps what no Long can hold as it was written.
+// numberOf returns an integer that fits as a Long, and any other number as a String of
+// its characters.
 func numberOf(digits string) types.Value {
 	if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		return types.Long(n)
@@ -106,7 +108,7 @@ func numberOf(digits string) types.Value {
 	return types.String(digits)
 }
 
-// object reads an object; of the outermost, n says which members.
+// object reads an object. n selects the members of the outermost object; nil: all members.
 func (r *argReader) object(depth int, inSet bool, n *need) (types.Record, error) {
 	if _, err := r.dec.ReadToken(); err != nil {
 		return types.Record{}, fmt.Errorf("reading an object: %w", err)

@@ -1,23 +1,23 @@
 package policy
 
-// The cache. Invariant: a verdict is found only under a key that is equal in all that
-// the verdict depends on.
+// The cache. Invariant: a verdict is found only for a request that is equal in everything
+// that the verdict depends on.
 
 import (
 	"hash/maphash"
 	"sync/atomic"
 )
 
-// Bounds of the cache. A question with a longer key is answered afresh each
-// time: the caller chose the names in it, and must not fill memory with them.
+// Bounds of the cache. A verdict with a longer key is not kept: the caller chose the
+// names in the key, and must not fill memory with them.
 const (
 	slots       = 8192
-	ways        = 4    // places that a key has
-	maxIdentity = 4096 // bytes of who asks
-	maxNames    = 512  // bytes of what is asked
+	ways        = 4    // entries that a key may be kept in
+	maxIdentity = 4096 // bytes of the caller's identity
+	maxNames    = 512  // bytes of action, server and name
 )
 
-// key is everything that a verdict depends on.
+// key holds everything that a verdict depends on.
 type key struct {
 	who, action, server, name string
 	confirmed                 bool
@@ -38,8 +38,8 @@ type entry struct {
 	verdict verdict
 }
 
-// cache is a table in which each key has a few places, shared with other keys; the
-// first one holds the last decision. It has no locks to wait for and a fixed size.
+// cache is a set-associative table of fixed size without locks. Each key has a few
+// places, which it shares with other keys; the first place holds the newest verdict.
 type cache struct {
 	seed  maphash.Seed
 	table []atomic.Pointer[entry]
@@ -49,11 +49,11 @@ func newCache() cache {
 	return cache{seed: maphash.MakeSeed(), table: make([]atomic.Pointer[entry], slots)}
 }
 
-// hash says where the places of k are. The seed is random, so that a caller cannot choose
-// names that share them with another caller's.
+// hash returns the hash that determines the places of k. Its seed is random, so that a
+// caller cannot choose names that displace the verdicts of another caller.
 func (c *cache) hash(k *key) uint64 { return maphash.Comparable(c.seed, *k) }
 
-// places are those of a hash.
+// places returns the places of a hash.
 func (c *cache) places(hash uint64) []atomic.Pointer[entry] {
 	at := hash % (slots / ways) * ways
 	return c.table[at : at+ways]
@@ -70,8 +70,8 @@ func (c *cache) find(k *key, hash uint64) *verdict {
 	return nil
 }
 
-// keep puts e in front of those that it shares its places with; the last one goes. Of two
-// that are kept at once one may be lost.
+// keep puts e into the first of its places and moves the others back by one; the last is
+// dropped. Of two entries that are kept concurrently one may be lost.
 func (c *cache) keep(e *entry) {
 	places := c.places(e.hash)
 	for i := range places {

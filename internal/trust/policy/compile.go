@@ -1,8 +1,8 @@
 package policy
 
-// Compilation of the lists and the policy file into a Set. Invariant: a Set is made only where
-// no problem is more than a warning, and all rules of the file, the lists and the default are
-// in it.
+// Compilation of the lists and the policy file into a Set. Invariant: a Set is made only
+// if every problem is a warning, and it has all rules of the file, the lists and the
+// default policy.
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ type Options struct {
 	UID     uint32 // the daemon's own user
 	Servers map[string]ServerRules
 	File    string // the operator's policy file, for names and problems; empty: none
-	Text    []byte // what stands in it
+	Text    []byte // content of File
 }
 
-// New is Compile without a policy file, which finds no problems.
+// New is Compile without a policy file. The built-in rules have no problems.
 func New(uid uint32, servers map[string]ServerRules) *Set {
 	s, problems := Compile(Options{UID: uid, Servers: servers})
 	if s == nil {
@@ -47,7 +47,7 @@ func Compile(o Options) (*Set, []Problem) {
 	return s, problems
 }
 
-// own are the rules of the operator's file.
+// own returns the rules of the operator's file, and their problems.
 func (o Options) own() ([]*rule, []Problem) {
 	if o.File == "" {
 		return nil, nil
@@ -59,8 +59,9 @@ func (o Options) own() ([]*rule, []Problem) {
 	return rules, problems
 }
 
-// unfounded refuses what a rule may not rest on: a permit on an observed fact, and
-// any rule on the context as a whole, which does not show its grades.
+// unfounded returns the problems of a rule that depends on facts in a way that is not
+// allowed: a permit that reads an observed fact, or any rule that reads the context as a
+// whole, which does not show the grades of the facts.
 func (r *rule) unfounded(file string) (found []Problem) {
 	say := func(text string) {
 		p := Problem{File: file, Line: r.line, Text: text}
@@ -89,13 +90,13 @@ func (r *rule) unfounded(file string) (found []Problem) {
 type Statement struct {
 	Name, At string // At: FILE:LINE; empty for a rule that is in no file
 	Line     int
-	Facts    []string // that it reads
+	Facts    []string // names of the facts that it reads
 	Args     bool     // it reads arguments
 	Syntax   *ast.Policy
 }
 
-// Statements are the rules of the operator's file, and those that the servers' own
-// lists are compiled to.
+// Statements returns the rules of the operator's file, and the rules compiled from the
+// servers' own lists.
 func (o Options) Statements() (own, lists []Statement) {
 	rules, _ := o.own()
 	return statements(rules), statements(compileLists(o.Servers))
@@ -108,12 +109,12 @@ func statements(rules []*rule) (all []Statement) {
 	return all
 }
 
-// Default is the text of the default policy.
+// Default returns the text of the default policy.
 func Default() []byte { return bytes.Clone(defaultText) }
 
-// inOrder sorts the rules into the order in which they are named when several
-// decide: of permits the operator's own first; of forbids last, because a rule
-// that cannot be changed is the stronger reason.
+// inOrder sorts the rules. When several rules decide, the first of them is named in the
+// decision. The operator's permits come first and the operator's forbids last, because
+// a forbid that the operator cannot change is the stronger reason.
 func inOrder(own, builtin, lists []*rule) []*rule {
 	var permits, forbids []*rule
 	for _, r := range own {
@@ -126,8 +127,8 @@ func inOrder(own, builtin, lists []*rule) []*rule {
 	return slices.Concat(permits, builtin, lists, forbids)
 }
 
-// arrange indexes the rules by server, so that a decision costs no more for
-// the lists of all the others.
+// arrange indexes the rules by server, so that the lists of other servers do not slow
+// a decision down.
 func (s *Set) arrange(servers map[string]ServerRules, rules []*rule) {
 	s.rules = make(map[cedar.PolicyID]*rule, len(rules))
 	s.servers = make(map[string][]*rule, len(servers))
@@ -148,9 +149,8 @@ func (s *Set) arrange(servers map[string]ServerRules, rules []*rule) {
 	}
 }
 
-// rulesFor are the rules that can apply to an act on a server. A server that
-// is not configured is denied by default.unknown-server whatever else a rule
-// says of it.
+// rulesFor returns the rules that can apply to an act on a server. For a server that is
+// not configured the general rules suffice, because default.unknown-server denies the act.
 func (s *Set) rulesFor(server string) []*rule {
 	if rules, ok := s.servers[server]; ok {
 		return rules

@@ -1,16 +1,16 @@
 package policy
 
-// Decision about a request. Invariant: a caller that is not valid may do nothing, and a
-// started agent nothing that one of its ancestors may not.
+// Decision about a request. Invariant: every act of a caller that is not valid is denied,
+// and every act of a started agent that is denied to one of its ancestors.
 
 import "github.com/doorward/doorward/internal/trust/principal"
 
-// Decide answers q. A started agent may what it may Itself and each of its
-// ancestors may too: the first that may not decides.
+// Decide answers q. An act of a started agent is allowed if it is allowed to the agent
+// and to each of its ancestors; otherwise the first denial is the answer.
 func (s *Set) Decide(q Request) Decision {
 	d := s.decideHeld(q)
 	for who := q.Who.Parent(); who != nil && d.Allow; who = who.Parent() {
-		// Nothing that the agent echoed says anything of its ancestor's program.
+		// The session id that the agent echoes confirms nothing about its ancestor's program.
 		q.Who, q.Confirmed = who, false
 		above := s.decideHeld(q)
 		if !above.Allow {
@@ -24,10 +24,10 @@ func (s *Set) Decide(q Request) Decision {
 	return d
 }
 
-// beyondParent is why an agent may not what its own rights would allow.
+// beyondParent is the reason of a denial that comes from an ancestor of the agent.
 const beyondParent = "whoever started this agent may not either"
 
-// decideAlone answers q for its caller without its ancestors.
+// decideAlone answers q for its caller, without its ancestors and without tools.ask.
 func (s *Set) decideAlone(q Request) Decision {
 	if !q.Who.Valid() {
 		return nobody
@@ -42,9 +42,9 @@ func (s *Set) decideAlone(q Request) Decision {
 	return s.withArguments(v, q.Args)
 }
 
-// Decisions without a rule: why nothing permitted the act. An unproved scope
-// allows nothing; in particular it does not count as a missing scope, which
-// stands for all rights.
+// Decisions without a permit, each with its reason. A scope that is not verified grants
+// nothing. It does not count as a missing scope, because without a scope a token has all
+// rights.
 var (
 	nobody        = Decision{Rule: "default.nobody", Reason: "no rule allows this principal"}
 	outside       = Decision{Rule: "token.scope", Reason: "outside the token's scope"}
@@ -53,8 +53,8 @@ var (
 	unknownAction = Decision{Rule: "default.unknown-action", Reason: "Doorward itself has no such action"}
 )
 
-// unpermitted says why no rule permits q: the nearest of the rules that did
-// not.
+// unpermitted returns the denial for a request that no rule permits, with the most
+// specific reason.
 func unpermitted(c *caller, q Request) Decision {
 	switch {
 	case c.scoped && c.kind == principal.KindSpawn:

@@ -1,7 +1,7 @@
 package policy
 
-// Facts as rules see them. Invariant: a fact stands under exactly its grade, and a
-// claimed fact nowhere.
+// Facts in the context of rules. Invariant: a fact is found under exactly its grade, and
+// a claimed fact not at all.
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Form is what a value is to Cedar.
+// Form is the Cedar type of a fact's value: a string, a Long, a boolean, or a set.
 type Form uint8
 
 const (
@@ -25,16 +25,16 @@ const (
 	FormThings
 )
 
-// Fact is what is known of a fact in advance.
+// Fact describes a kind of fact.
 type Fact struct {
-	Grades []principal.Grade // at which it occurs
+	Grades []principal.Grade // with which it occurs
 	Form   Form
 	Sep    string // between the elements of a set
 	Image  bool   // it describes the program: see Request.Confirmed
 }
 
-// KnownFacts are the facts that rules can read. A name that is not among them
-// is a misspelling.
+// KnownFacts are the facts that rules can read, by name. Any other name in a rule is a
+// misspelling.
 var KnownFacts = tableOfFacts()
 
 func tableOfFacts() map[string]Fact {
@@ -65,14 +65,14 @@ func tableOfFacts() map[string]Fact {
 	}
 }
 
-// factGroups are the Groups of the context that hold facts.
+// factGroups returns the grades whose names are the records of facts in the context.
 func factGroups() []principal.Grade {
 	return []principal.Grade{principal.Attested, principal.Verified, principal.Observed}
 }
 
-// contextOf returns each fact that some rule reads under exactly its grade. What
-// could not be read is absent, and so is what describes a program that the
-// request does not confirm.
+// contextOf returns the facts that some rule reads, each under exactly its grade. A fact
+// that could not be read is absent, and so is a fact about the program if the
+// request does not confirm it.
 func (s *Set) contextOf(p *principal.Principal, confirmed bool) types.Record {
 	context := types.RecordMap{}
 	for _, grade := range factGroups() {
@@ -91,8 +91,7 @@ func (s *Set) contextOf(p *principal.Principal, confirmed bool) types.Record {
 	return types.NewRecord(context)
 }
 
-// Value is the text of a fact as Cedar knows it; nil when it is none of its
-// form.
+// Value converts the text of a fact to a Cedar value; nil: the text is not of its form.
 func (f Fact) Value(s string) types.Value {
 	switch f.Form {
 	case FormNumber:

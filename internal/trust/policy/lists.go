@@ -1,6 +1,6 @@
 package policy
 
-// The servers' own lists as rules. Invariant: a list only takes away.
+// The servers' own lists as rules. Invariant: a list never grants a right.
 
 import (
 	"maps"
@@ -14,8 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/lookalike"
 )
 
-// compileLists makes forbids of the servers' own lists. A list grants nothing: it
-// takes away from what a principal may do.
+// compileLists returns the forbids that the servers' own lists are compiled to.
 func compileLists(servers map[string]ServerRules) []*rule {
 	var out []*rule
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -25,8 +24,8 @@ func compileLists(servers map[string]ServerRules) []*rule {
 	return out
 }
 
-// toolRules: one forbid for each denied pattern, and one for what no allowed
-// pattern covers.
+// toolRules returns one forbid for each denied pattern, and one for the tools that no
+// allowed pattern covers.
 func toolRules(server string, l List) []*rule {
 	var out []*rule
 	prefix := "mcpServers." + server + ".doorward.tools."
@@ -53,8 +52,8 @@ func forbidCalls(server string) *ast.Policy {
 	return ast.Forbid().ActionEq(types.NewEntityUID(TypeAction, ActionCall)).ResourceIn(types.NewEntityUID(TypeServer, types.String(server)))
 }
 
-// anyOf joins the patterns as a balanced tree: a list may be long, and a chain
-// is as deep as it is long.
+// anyOf joins the patterns with "or" as a balanced tree, because Cedar recurses into the
+// expression, and a list may be long.
 func anyOf(patterns []string) ast.Node {
 	if len(patterns) == 1 {
 		return likes(patterns[0])
@@ -63,8 +62,8 @@ func anyOf(patterns []string) ast.Node {
 	return anyOf(patterns[:half]).Or(anyOf(patterns[half:]))
 }
 
-// likes compares the resource's name with a pattern of a list. The star is its
-// only special character.
+// likes returns the condition that the resource's name matches a pattern of a list. The
+// star is the only special character of a pattern.
 func likes(pattern string) ast.Node {
 	name := ast.Resource().Access("name")
 	if !strings.Contains(pattern, "*") {
@@ -77,7 +76,7 @@ func like(pattern string) types.Pattern {
 	return likeIn(pattern, func(literal string) string { return literal })
 }
 
-// likeIn returns a pattern whose literal parts are written in another form.
+// likeIn returns a pattern with form applied to its literal parts.
 func likeIn(pattern string, form func(literal string) string) types.Pattern {
 	var parts []any
 	for i, literal := range strings.Split(pattern, "*") {
@@ -89,8 +88,8 @@ func likeIn(pattern string, form func(literal string) string) types.Pattern {
 	return types.NewPattern(parts...)
 }
 
-// looksLike is likes for a pattern that denies: a name that looks like one that
-// is denied is denied too, since a server may take it for that one.
+// looksLike is likes for a pattern that denies: it also matches a name that looks like a
+// denied one, since a server may treat the two as the same.
 func looksLike(pattern string) ast.Node {
 	out := likes(pattern)
 	if !hasLooks(pattern) {
@@ -103,9 +102,9 @@ func looksLike(pattern string) ast.Node {
 	return out
 }
 
-// hasLooks reports whether a pattern can be compared by its looks. A pattern with
-// invisible characters means exactly those; without them it would match more
-// names.
+// hasLooks reports whether a pattern can be compared by appearance. A pattern with
+// invisible characters is compared exactly: without them it would match more names than
+// were meant.
 func hasLooks(pattern string) bool {
 	if strings.Trim(pattern, "*") == "" || lookalike.Shown(pattern) != lookalike.Forms(pattern) {
 		return false
@@ -115,11 +114,11 @@ func hasLooks(pattern string) bool {
 	})
 }
 
-// Denied is the deny list of a server.
+// Denied returns the deny list of a server's tools.
 func (s *Set) Denied(server string) []string { return s.lists[server].Tools.Deny }
 
-// Denies reports whether a pattern of a deny list denies name. It does without Cedar what the
-// rule that looksLike compiles does.
+// Denies reports whether a pattern of a deny list denies name. It gives the same answer
+// as the condition of looksLike, without Cedar.
 func Denies(pattern, name string) bool {
 	if like(pattern).Match(types.String(name)) {
 		return true
@@ -135,12 +134,14 @@ func Denies(pattern, name string) bool {
 	return false
 }
 
-// questions are what a server may ask, by their words in the configuration.
+// questions returns the kinds of questions of a server, with their words in the
+// configuration and their actions.
 func questions() []struct{ word, action string } {
 	return []struct{ word, action string }{{"elicitation", AskElicitation}, {"sampling", AskSampling}, {"roots", AskRoots}}
 }
 
-// askRules name the questions themselves: there are three of them.
+// askRules returns the forbids for the questions of a server. They name the actions
+// instead of patterns, because there are only three.
 func askRules(server string, l List) []*rule {
 	var out []*rule
 	prefix := "mcpServers." + server + ".doorward.ask."
@@ -155,7 +156,8 @@ func askRules(server string, l List) []*rule {
 	return out
 }
 
-// asksLike are the questions of which it is so that some pattern covers them.
+// asksLike returns the questions that some pattern covers, or, if covered is false, those
+// that no pattern covers.
 func asksLike(patterns []string, covered bool) []types.EntityUID {
 	var out []types.EntityUID
 	for _, q := range questions() {

@@ -1,7 +1,7 @@
 package policy
 
-// The policy file. Invariant: each rule has a name of its own that is none of Doorward's,
-// and the parser sees only text that cannot exhaust it.
+// The policy file. Invariant: each rule has a unique name outside the names that Doorward
+// reserves, and the parser gets only text that cannot exhaust its stack.
 
 import (
 	_ "embed" // of the default policy
@@ -19,7 +19,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// publicPolicy is the same type under the name that Cedar takes it by.
+// publicPolicy is the type of cedar-go's public API that has the same underlying type as
+// ast.Policy.
 type publicPolicy = publicast.Policy
 
 const defaultFile = "default.cedar"
@@ -27,14 +28,14 @@ const defaultFile = "default.cedar"
 //go:embed default.cedar
 var defaultText []byte
 
-// Problem is one thing wrong with a policy file, and what to do about it.
+// Problem is one error or warning about a policy file.
 type Problem struct {
 	File    string
-	Line    int    // from 1; of a rule, where it begins
-	Key     string // the rule, where it has a name
-	Text    string
-	Warning bool  // worth saying, stops nothing
-	Syntax  error // why the file is not Cedar, as the parser says it
+	Line    int    // from 1; of a rule, its first line
+	Key     string // name of the rule; empty: it has none
+	Text    string // what is wrong and how to correct it
+	Warning bool   // the policy is used nevertheless
+	Syntax  error  // the parser's error, when the file is not Cedar
 }
 
 // Fatal reports whether a problem is more than a warning.
@@ -42,7 +43,7 @@ func Fatal(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
-// reservedNames begin the names of rules that are not the operator's.
+// reservedNames are the prefixes of the names of Doorward's own rules.
 var reservedNames = []string{"default.", "mcpServers.", "token.", "limits."}
 
 // load parses a policy file and names its rules.
@@ -95,12 +96,12 @@ func (n *namer) add(p *ast.Policy) {
 	}
 	n.seen[name] = p.Position.Line
 	if n.file == defaultFile {
-		at = "" // nobody has that file
+		at = "" // the file is embedded and does not exist for the operator
 	}
 	n.rules = append(n.rules, newRule(name, at, "a rule of the policy file", p))
 }
 
-// wrong returns what is wrong with a given name.
+// wrong returns the problem of a name given with @id; empty: none.
 func (n *namer) wrong(name string) string {
 	builtin := n.file == defaultFile
 	switch {
@@ -114,6 +115,7 @@ func (n *namer) wrong(name string) string {
 	return ""
 }
 
+// Annotation returns the value of an annotation of p, and whether p has it.
 func Annotation(p *ast.Policy, key string) (string, bool) {
 	for _, a := range p.Annotations {
 		if string(a.Key) == key {
@@ -129,7 +131,7 @@ func printable(s string, most int) bool {
 	return len(s) <= most && visible.AllPrintable(s)
 }
 
-// Clip bounds what a message repeats of the file, and keeps it printable.
+// Clip shortens text of the policy file for a message, and makes it printable.
 func Clip(s string) string {
 	const most = 64
 	if printable(s, most) {
@@ -138,11 +140,11 @@ func Clip(s string) string {
 	return string(principal.AppendQuoted(nil, s, most))
 }
 
-// maxNesting is deeper than anything a policy needs. The parser goes one
-// deeper on the stack for each bracket.
+// maxNesting is the most open brackets, more than a policy needs. The parser recurses for
+// each bracket.
 const maxNesting = 200
 
-// tooDeep is the line on which too many brackets are open; 0: none.
+// tooDeep returns the line on which too many brackets are open; 0: none.
 func tooDeep(text []byte) int {
 	depth, inText := 0, false
 	for i := 0; i < len(text); i++ {
@@ -155,7 +157,7 @@ func tooDeep(text []byte) int {
 		case c == '/' && i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*'):
 			i += comment(text[i:])
 		case c == '\n':
-			inText = false // a text ends with its line, or the parser will say so
+			inText = false // a string ends with its line; otherwise the parser reports it
 		case c == '(' || c == '[' || c == '{':
 			if depth++; depth > maxNesting {
 				return lineAt(text, i)
@@ -167,7 +169,7 @@ func tooDeep(text []byte) int {
 	return 0
 }
 
-// comment is the length of the comment that text begins with, less one.
+// comment returns the length of the comment at the beginning of text, less one.
 func comment(text []byte) int {
 	end := "\n"
 	if text[1] == '*' {
@@ -181,8 +183,7 @@ func comment(text []byte) int {
 
 func lineAt(text []byte, offset int) int { return 1 + strings.Count(string(text[:offset]), "\n") }
 
-// firstBad is the offset of the first byte that is not UTF-8 or is NUL; -1:
-// none.
+// firstBad returns the offset of the first byte that is not UTF-8 or is NUL; -1: none.
 func firstBad(b []byte) int {
 	for i := 0; i < len(b); {
 		r, size := utf8.DecodeRune(b[i:])

@@ -6,9 +6,8 @@
 // Invariants: Decide does no I/O and reads no clock, so the same question under
 // the same Set has the same answer, from its cache or not. Nothing matched
 // means deny, and a forbid wins over every permit. A forbid that cannot be
-// evaluated denies; a permit that cannot is none. Claimed facts are never
-// looked at, and no permit of the operator's reads an observed one: Compile
-// refuses it.
+// evaluated denies; a permit that cannot be evaluated does not apply. Claimed facts are
+// never read, and no permit of the operator reads an observed fact: Compile refuses it.
 package policy
 
 import (
@@ -21,74 +20,74 @@ import (
 // built-in server.
 const ActionAdmin = "admin"
 
-// ActionApprove is deciding about held acts. A scope must name it.
+// ActionApprove is the action of approving and denying held acts. A scope must name it.
 const ActionApprove = "approve"
 
-// RuleNoMessaging keeps callers from other machines, and callers without a
-// distinguishable identity, from the server agent.
+// RuleNoMessaging is the name of the forbid that denies the server agent to callers from
+// other machines, and to callers without a distinguishable identity.
 const RuleNoMessaging = "default.no-messaging"
 
-// Requests that a server makes of its client. As actions they are judged by
-// the server's ask rules.
+// Requests from a server to its client. As actions they are decided by the server's ask
+// lists too.
 const (
 	AskElicitation = "elicitation/create"
 	AskSampling    = "sampling/createMessage"
 	AskRoots       = "roots/list"
 )
 
-// The built-in servers. Their own actions are `agent.send` and its like and
-// `instructions.read`.
+// The built-in servers. Their own actions begin with their names, such as `agent.send`
+// and `instructions.read`.
 const (
 	ServerAgent        = "agent"
 	ServerInstructions = "instructions"
 )
 
-// Request is one question.
+// Request is one question to policy.
 type Request struct {
 	Who    *principal.Principal
 	Action string // an MCP method, an action of a built-in server, or ActionAdmin
 	Server string // the configured server; empty for acts on Doorward itself
 	Name   string // tool, prompt or URI; empty when the act is on the server
 
-	// Args is the raw JSON object of a call's arguments; nil where there are
+	// Args is the raw JSON object of a call's arguments; nil: there are
 	// none. The caller chose every byte of it.
 	Args []byte
-	// Confirmed: the request echoes what was issued to the very program that the
-	// observed facts of Who describe, after it was looked at, and the program is
-	// still the same.
+	// Confirmed means that the request echoes the id of a session that was issued to the
+	// program that the observed facts of Who describe, after the facts were read, and
+	// that the same program still runs.
 	Confirmed bool
-	// Listing: the question is whether to show Name in a list. There are no
-	// arguments yet, so rules about them take no part.
+	// Listing means that the question is whether to show Name in a list. There are no
+	// arguments yet, so an entry is shown if some arguments could be allowed.
 	Listing bool
-	// Holds: whoever asks can hold the act for the operator. What has to be held is
-	// denied to everybody else.
+	// Holds means that the caller of Decide can hold the act for the operator. If it is
+	// false, an act that must be held is denied.
 	Holds bool
-	// Tool is what the server claims of the tool that is called. A claim may make an
-	// act be held; it allows nothing.
+	// Tool holds the claims of the server about the called tool. A claim may cause an
+	// act to be held; it allows nothing.
 	Tool Claims
 }
 
-// Claims are a tool's own words about Itself. A tool of which nothing is known has
-// neither.
+// Claims are the claims of a tool's definition about its effects. Both are false for a
+// tool that is not known.
 type Claims struct {
-	Harmless bool // no destructiveHint
+	Harmless bool // the tool is known and not destructive (destructiveHint)
 	ReadOnly bool // readOnlyHint
 }
 
-// Decision is the answer. Rule names the rule that decided, for the record and
-// for `doorward explain`. Reason is constant text for the operator. At is the
+// Decision is the answer to a Request. Rule names the rule that decided, for the record
+// and for `doorward explain`. Reason is constant text for the operator. At is the
 // position of the rule, FILE:LINE, empty for a rule that is in no policy file.
 type Decision struct {
 	Allow  bool
 	Rule   string
 	Reason string
 	At     string
-	// Ask names the rule by which the act is allowed and held, and its reason. Empty: it
-	// is not held.
+	// Ask is set when the act is allowed only with the operator's approval.
 	Ask Ask
 }
 
-// Ask is why an act waits for the operator.
+// Ask names the rule that holds an act for the operator, and its reason. The zero value
+// means that the act is not held.
 type Ask struct{ Rule, Reason string }
 
 // List holds patterns; `*` matches any run of characters.
@@ -98,20 +97,20 @@ type List struct {
 
 // ServerRules are the rules of one configured server.
 type ServerRules struct {
-	Tools List // by tool name
-	// Held are patterns of tool names, @destructive or @writes: calls that wait for the
-	// operator.
+	Tools List // patterns of tool names
+	// Held are the entries of tools.ask: patterns of tool names, @destructive or @writes.
+	// Calls of these tools are held for the operator.
 	Held []string
-	Ask  List // elicitation, sampling, roots
+	Ask  List // patterns of questions: elicitation, sampling, roots
 }
 
 // Set is an immutable policy. Build it with Compile or New.
 type Set struct {
 	uid     string
 	rules   map[cedar.PolicyID]*rule
-	servers map[string][]*rule // by configured server: those that can apply to it, in order
-	general []*rule            // those that can apply elsewhere
-	facts   []string           // that some rule reads
+	servers map[string][]*rule // by configured server: the rules that can apply to it, in order
+	general []*rule            // the rules whose heads name no server
+	facts   []string           // names of the facts that some rule reads
 	actions actions
 	cache   cache
 	lists   map[string]ServerRules

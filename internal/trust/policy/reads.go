@@ -1,6 +1,6 @@
 package policy
 
-// The paths that rules read. Invariant: every path into the context that an expression may
+// The paths that rules read. Invariant: every path into the context that an expression can
 // evaluate is found.
 
 import (
@@ -10,14 +10,14 @@ import (
 )
 
 // Path is a chain of member accesses from one of Cedar's four variables, such
-// as context.attested.uid. has: its last step asks whether there is a member.
+// as context.attested.uid. Has means that the last step is a `has` test.
 type Path struct {
 	Variable string
 	Steps    []string
 	Has      bool
 }
 
-// PathOf reads n as a path; false when it is none. A variable alone is a path
+// PathOf returns n as a path; false: n is not one. A variable alone is a path
 // without steps.
 func PathOf(n ast.IsNode) (Path, bool) {
 	switch n := n.(type) {
@@ -35,7 +35,7 @@ func PathOf(n ast.IsNode) (Path, bool) {
 	return Path{}, false
 }
 
-// Paths calls f with every path in n that is part of no longer one.
+// Paths calls f with every path in n that is not part of a longer one.
 func Paths(n ast.IsNode, f func(Path)) {
 	ast.Inspect(ast.NewNode(n), func(n ast.IsNode) bool {
 		p, ok := PathOf(n)
@@ -46,8 +46,8 @@ func Paths(n ast.IsNode, f func(Path)) {
 	})
 }
 
-// reads says what a rule needs of the context: which facts, "" standing for
-// their Groups alone, and which arguments, nil for none.
+// reads returns the parts of the context that a rule reads: the names of facts, with ""
+// for a whole record of facts, and the arguments; nil: none.
 func reads(p *ast.Policy) (facts []string, args *need) {
 	for _, c := range p.Conditions {
 		Paths(c.Body, func(p Path) {
@@ -64,7 +64,7 @@ func reads(p *ast.Policy) (facts []string, args *need) {
 	return facts, args
 }
 
-// argsIn is which arguments an expression reads; nil for none.
+// argsIn returns the arguments that an expression reads; nil: none.
 func argsIn(n ast.IsNode) *need {
 	var out *need
 	Paths(n, func(p Path) {

@@ -1,7 +1,7 @@
 package policy
 
-// Rules. Invariant: what is skipped before Cedar evaluates would not have matched, and
-// a forbid that cannot be evaluated denies.
+// Rules. Invariant: a rule that is skipped before Cedar evaluates could not have matched,
+// and a forbid that cannot be evaluated denies.
 
 import (
 	"cmp"
@@ -16,10 +16,10 @@ import (
 // rule is one compiled statement.
 type rule struct {
 	name, reason, at string
-	asks             string // the reason of its @ask, of a permit
+	asks             string // of a permit with @ask, the reason; otherwise empty
 	line             int
 	permit           bool
-	order            int
+	order            int // index in the order of inOrder
 	syntax           *ast.Policy
 	whole            *cedar.Policy
 
@@ -27,14 +27,14 @@ type rule struct {
 	// They are compared before Cedar evaluates, which would give the same result.
 	who, kind, action, server string
 
-	facts []string // of the context, that it reads
-	args  *need
-	// ahead is what of a rule about arguments can be decided before they are
-	// there, as a permit: where it does not match, neither does the rule.
+	facts []string // names of the facts that it reads
+	args  *need    // arguments that it reads; nil: none
+	// ahead is the part of a rule about arguments that can be decided without them, as
+	// a permit. If it does not match, the rule does not match. nil: args is nil.
 	ahead *cedar.Policy
 }
 
-// newRule compiles a statement. reason is used where it has none of its own.
+// newRule compiles a statement. reason is the default for a statement without @reason.
 func newRule(name, at, reason string, p *ast.Policy) *rule {
 	r := &rule{name: name, at: at, line: p.Position.Line, reason: reason, permit: p.Effect == ast.EffectPermit, syntax: p}
 	for _, a := range p.Annotations {
@@ -54,7 +54,7 @@ func newRule(name, at, reason string, p *ast.Policy) *rule {
 	return r
 }
 
-// readHead notes what the head of a statement names.
+// readHead sets the exact parts of the head of a statement.
 func (r *rule) readHead(p *ast.Policy) {
 	switch s := p.Principal.(type) {
 	case ast.ScopeTypeEq:
@@ -75,7 +75,7 @@ func (r *rule) readHead(p *ast.Policy) {
 	}
 }
 
-// serverOf is the server that a resource is on; empty for none.
+// serverOf returns the server that a resource is on; empty: none.
 func serverOf(e types.EntityUID) string {
 	switch e.Type {
 	case TypeServer:
@@ -87,10 +87,10 @@ func serverOf(e types.EntityUID) string {
 	return ""
 }
 
-// aheadOf keeps of a rule about arguments what needs none. Of a permit those
-// are all clauses that do not mention them. Of a forbid they are the clauses in
-// front of the first that does: a later one does not count, since Cedar would
-// come to it only after one that may fail, which denies.
+// aheadOf returns a permit with the clauses of p that can be decided without arguments.
+// For a permit these are all clauses that do not read arguments. For a forbid they are
+// only the clauses before the first that does: that clause may fail to evaluate, which
+// denies, before Cedar evaluates a later one.
 func aheadOf(p *ast.Policy) *ast.Policy {
 	head := *p
 	head.Effect, head.Annotations, head.Conditions = ast.EffectPermit, nil, nil
@@ -104,13 +104,14 @@ func aheadOf(p *ast.Policy) *ast.Policy {
 	return &head
 }
 
-// mayApply reports whether the rule's head leaves the question open.
+// mayApply reports whether the exact parts of the rule's head match. c.name counts as a
+// kind too, because `principal in` also holds for the principal itself.
 func (r *rule) mayApply(c *caller, action string) bool {
 	return (r.who == "" || r.who == c.name) && (r.kind == "" || r.kind == c.kind || r.kind == c.name) &&
 		(r.action == "" || r.action == action)
 }
 
-// allowed and denied are the decisions that the rule makes.
+// allowed returns the decision of a permit that matches.
 func (r *rule) allowed() Decision {
 	d := Decision{Allow: true, Rule: r.name, Reason: r.reason, At: r.at}
 	if r.asks != "" {
@@ -119,7 +120,8 @@ func (r *rule) allowed() Decision {
 	return d
 }
 
-// denied: blind is a rule that denies because what it reads is not there.
+// denied returns the decision of a forbid. blind means that it denies because it reads a
+// fact or an argument that is missing.
 func (r *rule) denied(blind bool) Decision {
 	d := Decision{Rule: r.name, Reason: r.reason, At: r.at}
 	if blind {
@@ -128,13 +130,13 @@ func (r *rule) denied(blind bool) Decision {
 	return d
 }
 
-// statement picks one form of a rule.
+// statement returns one form of a rule: whole or ahead.
 type statement func(*rule) *cedar.Policy
 
 func whole(r *rule) *cedar.Policy { return r.whole }
 func ahead(r *rule) *cedar.Policy { return r.ahead }
 
-// ballot is a set of rules in the form that Cedar evaluates.
+// ballot is a set of rules, all in one form, for an evaluation by Cedar.
 type ballot struct {
 	rules []*rule
 	form  statement
@@ -151,15 +153,16 @@ func (b ballot) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	}
 }
 
-// outcome is what some rules say. Of several that decide the first in order is
-// kept.
+// outcome is the result of evaluating rules: the first permit and the first forbid in
+// order that match; nil: none does.
 type outcome struct {
 	permit, forbid *rule
 	blind          bool  // forbid denies because it could not be evaluated
-	asking         *rule // the first permit that has the act held
+	asking         *rule // the first permit with @ask; nil: none
 }
 
-// allowed is the decision of the permit, held where another permit asks for it.
+// allowed returns the decision of the permit. The act is held if any matching permit has
+// @ask.
 func (o outcome) allowed() Decision {
 	d := o.permit.allowed()
 	if o.asking != nil {
@@ -168,8 +171,8 @@ func (o outcome) allowed() Decision {
 	return d
 }
 
-// ask lets Cedar evaluate rules. Cedar passes over a rule that it cannot
-// evaluate; a forbid that is passed over would fail open, so here it denies.
+// ask evaluates rules with Cedar. Cedar skips a rule that it cannot evaluate. Skipping a
+// forbid would fail open, so such a forbid denies here.
 func (s *Set) ask(rules []*rule, w *world, resource types.EntityUID, context types.Record) outcome {
 	_, diag := cedar.Authorize(ballot{rules, whole}, w, w.request(resource, context))
 	var o outcome
@@ -189,7 +192,7 @@ func (s *Set) ask(rules []*rule, w *world, resource types.EntityUID, context typ
 	return o
 }
 
-// permitted notes a permit that matches.
+// permitted adds a permit that matches.
 func (o *outcome) permitted(r *rule) {
 	if o.permit == nil || r.order < o.permit.order {
 		o.permit = r
@@ -199,7 +202,7 @@ func (o *outcome) permitted(r *rule) {
 	}
 }
 
-// and joins what was said of the two resources that a name may mean.
+// and combines the outcomes for the two resources that a name may mean.
 func (o outcome) and(p outcome) outcome {
 	if o.permit == nil || p.permit != nil && p.permit.order < o.permit.order {
 		o.permit = p.permit

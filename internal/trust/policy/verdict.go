@@ -9,11 +9,10 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// verdict is what can be said of a question before its arguments are looked
-// at. It is what the cache keeps.
+// verdict is the part of a decision that does not depend on arguments. The cache keeps it.
 type verdict struct {
 	plain  Decision // by the rules that read no arguments
-	denied bool     // plain is a forbid's: nothing can change it
+	denied bool     // plain is the decision of a forbid, which arguments cannot change
 	named  int      // of a call: see Set.named
 
 	// The rules that remain to be evaluated once the arguments are known.
@@ -22,13 +21,13 @@ type verdict struct {
 	world            *world
 }
 
-// settled reports whether arguments can change nothing.
+// settled reports whether plain is the decision with any arguments.
 func (v *verdict) settled() bool {
 	return v.denied || len(v.forbids) == 0 && (len(v.permits) == 0 || v.plain.Allow && !slices.ContainsFunc(v.permits, asks))
 }
 
-// listed decides about an entry of a list: an entry that some arguments would
-// allow is shown.
+// listed returns the decision about an entry of a list. An entry is shown if a permit
+// could allow it with some arguments.
 func (v *verdict) listed() Decision {
 	if v.plain.Allow || len(v.permits) == 0 {
 		return v.plain
@@ -36,7 +35,7 @@ func (v *verdict) listed() Decision {
 	return v.permits[0].allowed()
 }
 
-// verdict takes the cached answer or finds a new one.
+// verdict returns the cached verdict of q, or makes a new one.
 func (s *Set) verdict(q Request) *verdict {
 	k := keyOf(q)
 	if !k.fits() {
@@ -51,17 +50,17 @@ func (s *Set) verdict(q Request) *verdict {
 	return &e.verdict
 }
 
-// judge asks every rule that can apply.
+// judge makes the verdict of q from all rules that can apply.
 func (s *Set) judge(q Request) *verdict {
 	w := s.world(q)
 	var plain, about []*rule
 	for _, r := range s.rulesFor(q.Server) {
 		switch {
 		case !r.mayApply(&w.caller, w.actionName()):
-		case q.Action == AgentDelegate && r.permit && r.action != AgentDelegate: // authority is given in so many words
+		case q.Action == AgentDelegate && r.permit && r.action != AgentDelegate: // see AgentDelegate
 		case r.args != nil && HasArguments(q.Action):
 			about = append(about, r)
-		default: // without arguments a rule about them finds none
+		default: // an action without arguments is decided without them, also by rules that read them
 			plain = append(plain, r)
 		}
 	}
@@ -76,7 +75,7 @@ func (s *Set) judge(q Request) *verdict {
 	return v
 }
 
-// settle decides by the rules that read no arguments.
+// settle sets the plain decision, by rules that are evaluated without arguments.
 func (s *Set) settle(v *verdict, w *world, rules []*rule, q Request) {
 	var o outcome
 	for _, resource := range w.resources {
@@ -92,8 +91,8 @@ func (s *Set) settle(v *verdict, w *world, rules []*rule, q Request) {
 	}
 }
 
-// leaveOpen notes the rules about arguments that may yet apply. A forbid that
-// fails before it comes to the arguments denies here.
+// leaveOpen adds the rules about arguments that can still apply. A forbid that cannot be
+// evaluated up to its first clause about arguments denies at once.
 func (s *Set) leaveOpen(v *verdict, w *world, about []*rule) {
 	_, diag := cedar.Authorize(ballot{about, ahead}, w, w.request(w.resources[0].UID, w.context))
 	for _, e := range diag.Errors {
@@ -116,8 +115,8 @@ func (s *Set) leaveOpen(v *verdict, w *world, about []*rule) {
 	v.world = w
 }
 
-// withArguments asks the rules that were left open. Arguments that cannot be
-// made sense of are refused by the first forbid that would have read them.
+// withArguments evaluates the rules that were left open. Arguments that cannot be
+// converted are denied by the first forbid that would have read them.
 func (s *Set) withArguments(v *verdict, args []byte) Decision {
 	rules := slices.Concat(v.permits, v.forbids)
 	if v.plain.Allow {
@@ -141,8 +140,8 @@ func (s *Set) withArguments(v *verdict, args []byte) Decision {
 	return v.plain
 }
 
-// unread is the decision where the arguments make no sense: a forbid that would have
-// read them denies, and a permit that might have asked for the operator does.
+// unread returns the decision for arguments that cannot be converted: the first forbid
+// that would have read them denies, and otherwise a permit with @ask holds the act.
 func (v *verdict) unread() Decision {
 	if len(v.forbids) > 0 {
 		return v.forbids[0].denied(true)
@@ -154,7 +153,7 @@ func (v *verdict) unread() Decision {
 	return d
 }
 
-// HasArguments names the actions that come with arguments.
+// HasArguments reports whether an action has arguments that rules can read.
 func HasArguments(action string) bool {
 	switch action {
 	case ActionCall, ActionPrompt, AgentSee, AgentSend, AgentDeliver, AgentDelegate:
@@ -163,7 +162,7 @@ func HasArguments(action string) bool {
 	return false
 }
 
-// with is the context of a call with its arguments.
+// with returns the context with the arguments of a call.
 func (w *world) with(args types.Record) types.Record {
 	m := w.context.Map()
 	if m == nil {

@@ -1,7 +1,7 @@
 package policy
 
-// The entities that a question is evaluated with. Invariant: a scope that is not proved grants
-// nothing, and a method with the name of a group is not the group.
+// The entities that a request is evaluated with. Invariant: a scope that is not verified
+// grants nothing, and a method with the name of a group is not the group.
 
 import (
 	"slices"
@@ -14,25 +14,25 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The types of what rules speak of.
+// The entity types that rules name.
 const (
-	TypePrincipal = "Principal" // Principal::"token:ci", as principals are written
+	TypePrincipal = "Principal" // Principal::"token:ci", by the name of the principal
 	TypeKind      = "Kind"      // Kind::"token", the parent of its principals
-	TypeAction    = "Action"    // Action::"tools/call", and Groups of them
-	TypeServer    = "Server"    // Server::"notes", the parent of what it offers
+	TypeAction    = "Action"    // Action::"tools/call", or a group of actions
+	TypeServer    = "Server"    // Server::"notes", the parent of its tools, prompts and resources
 	TypeTool      = "Tool"      // Tool::"notes/add"
 	TypePrompt    = "Prompt"    // Prompt::"notes/summary"
 	TypeResource  = "Resource"  // Resource::"notes/file:///x"
-	TypeDoorward  = "Doorward"  // Doorward::"doorward", what is on no server
+	TypeDoorward  = "Doorward"  // Doorward::"doorward", the resource of acts on no server
 )
 
 // The attributes of a tool that hold the forms of its name (lookalike.Shown).
 const attrFolded, attrStroked = "folded", "stroked"
 
-// Itself is the one entity of its type.
+// Itself is the id of the only entity of type Doorward.
 const Itself = "doorward"
 
-// Actions with a resource of its own kind.
+// Actions whose resource has a type of its own.
 const (
 	ActionCall     = "tools/call"
 	ActionPrompt   = "prompts/get"
@@ -42,35 +42,36 @@ const (
 // Groups of actions.
 const (
 	groupHandshake    = "handshake"    // opening a session
-	groupSession      = "session"      // what belongs to using one tool: handshake, tool list, log level, changes, questions
-	groupAsk          = "ask"          // what a server asks of its client
-	groupMessaging    = "messaging"    // agent.send and its like
-	groupInstructions = "instructions" // instructions.read and its like
+	groupSession      = "session"      // what using one tool requires: handshake, tool list, log level, changes, questions
+	groupAsk          = "ask"          // questions of a server to its client
+	groupMessaging    = "messaging"    // all actions that begin with "agent."
+	groupInstructions = "instructions" // all actions that begin with "instructions."
 
-	groupCorrespondence = "correspondence" // of messaging, what depends on the addressee
-	groupGuidance       = "guidance"       // of instructions, who gets a session and of which tier
+	groupCorrespondence = "correspondence" // the actions of messaging that depend on the addressee
+	groupGuidance       = "guidance"       // the actions that decide about delivery sessions and their tiers
 )
 
 // Actions of instruction delivery.
 const (
-	InstructSession     = "instructions.session"     // have one
-	InstructBehavioural = "instructions.behavioural" // and read what is behavioural
-	InstructStructural  = "instructions.structural"
+	InstructSession     = "instructions.session"     // have a delivery session
+	InstructBehavioural = "instructions.behavioural" // have one that may read behavioural documents
+	InstructStructural  = "instructions.structural"  // have one that may read structural documents
 )
 
 // Actions of one agent towards another. They are decided with the addressee in
 // Args.
 const (
-	AgentSee     = "agent.see"     // know of it
-	AgentSend    = "agent.send"    // write to it
-	AgentDeliver = "agent.deliver" // without a hold
+	AgentSee     = "agent.see"     // find the addressee in lists
+	AgentSend    = "agent.send"    // send it a message
+	AgentDeliver = "agent.deliver" // have the message delivered without a hold
 	// AgentDelegate marks messages as sent with delegated authority. Only a permit
 	// that names this action grants it; a permit for every action, or for a group,
 	// does not.
 	AgentDelegate = "agent.delegate"
 )
 
-// Groups are the actions of each group by name; those without are by prefix.
+// Groups returns the actions of each group. A group with nil has all actions with the
+// prefix of its server.
 func Groups() map[string][]string {
 	handshake := []string{"initialize", "server/discover"}
 	ask := []string{AskElicitation, AskSampling, AskRoots}
@@ -81,7 +82,7 @@ func Groups() map[string][]string {
 		groupGuidance:       {InstructSession, InstructBehavioural, InstructStructural}}
 }
 
-// actions are the entities of the actions that are in Groups.
+// actions holds the entities of the actions that Groups lists, by name.
 type actions map[string]types.Entity
 
 func knownActions() actions {
@@ -104,8 +105,8 @@ func knownActions() actions {
 	return known
 }
 
-// entity is the action as rules see it. A method with the name of a group is not
-// the group.
+// entity returns the entity of an action. A method with the name of a group gets another
+// id, so that it does not become the group.
 func (a actions) entity(name string) types.Entity {
 	if known, ok := a[name]; ok {
 		return known
@@ -126,12 +127,13 @@ func (a actions) entity(name string) types.Entity {
 	return e
 }
 
-// world is what the rules of one question are evaluated in.
+// world holds the entities and the context that the rules of one request are evaluated
+// with.
 type world struct {
 	caller    caller
 	principal types.Entity
 	action    types.Entity
-	resources []types.Entity // one, or the two that a name may mean
+	resources []types.Entity // one, or two if the name may mean either
 	context   types.Record   // without arguments
 }
 
@@ -167,8 +169,8 @@ func (w *world) request(resource types.EntityUID, context types.Record) cedar.Re
 	return cedar.Request{Principal: w.principal.UID, Action: w.action.UID, Resource: resource, Context: context}
 }
 
-// resources are what q is about. A completion names a prompt or a resource and
-// does not say which, so the rules for both are asked.
+// resources returns the resource of q. The name of a completion may be that of a prompt
+// or of a resource, so both are returned.
 func (s *Set) resources(q Request) []types.Entity {
 	_, configured := s.servers[q.Server]
 	switch {
@@ -200,21 +202,23 @@ func thing(typ types.EntityType, id string, q Request, configured bool) types.En
 	return e
 }
 
-// caller is what the rules may know of a principal beside its facts.
+// caller holds the attributes of a principal for rules, apart from its facts.
 type caller struct {
-	name, kind             string
+	name, kind string
+	// owner: a caller of the daemon's own user on the Unix socket. stranger: a loopback
+	// caller of another user.
 	local, owner, stranger bool
 	scope
 }
 
-// scope is what the words of a scope give.
+// scope holds the rights that the words of a scope grant.
 type scope struct {
 	scoped, admin   bool
 	grants, servers []types.Value
 }
 
-// caller reads a valid principal. Local principals are those of a local listener,
-// and the kinds that exist on a local listener only.
+// caller returns the attributes of a valid principal. Local are the principals marked so
+// by a local listener, and the kinds that exist only on a local listener.
 func (s *Set) caller(p *principal.Principal) caller {
 	kind, rest, _ := strings.Cut(p.Name(), ":")
 	c := caller{name: p.Name(), kind: kind, local: p.Local()}
@@ -231,8 +235,8 @@ func (s *Set) caller(p *principal.Principal) caller {
 	return c
 }
 
-// rightsOf reads the rights of a started agent. It may always speak with
-// others, and never administer, whatever the words say.
+// rightsOf returns the rights of a started agent. With any scope it may use messaging,
+// and never administer or approve.
 func rightsOf(p *principal.Principal) scope {
 	s := scopeOf(p)
 	s.admin = false
@@ -255,8 +259,8 @@ func (c *caller) entity() types.Entity {
 	}
 }
 
-// scopeOf reads the scope. One that is there and not proved is a scope without
-// words: it bounds and grants nothing.
+// scopeOf returns the rights of the fact scope. A scope that is not verified counts as a
+// scope without words, which grants nothing.
 func scopeOf(p *principal.Principal) scope {
 	fact, has := p.Fact("scope")
 	s := scope{scoped: has}

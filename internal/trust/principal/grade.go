@@ -1,27 +1,27 @@
 package principal
 
-// Grades. Invariant: an unknown grade decides nothing.
+// Grades. Invariant: a fact of an unknown grade neither allows nor restricts.
 
 import "fmt"
 
-// Grade is how good the evidence for a fact is. Grades are ordered: a better
+// Grade is the quality of the evidence for a fact. Grades are ordered: a better
 // one compares greater.
 type Grade uint8
 
-// The grades. Attested and Verified may allow, Observed may only restrict or
-// inform, Claimed and Unavailable decide nothing except that a rule which needs
-// the fact refuses.
+// The grades. A fact that is Attested or Verified may allow. An Observed fact may only
+// restrict or inform. A Claimed or Unavailable fact decides nothing; a forbid that needs
+// it denies.
 const (
 	Unavailable Grade = iota // could not be read
-	Claimed                  // the caller said so: clientInfo, any header, any body
-	Observed                 // true when we looked: executable, parents, owner of a TCP socket
-	Verified                 // a token or signature proved it
-	Attested                 // the kernel said it about this connection
+	Claimed                  // the caller says it of itself: clientInfo, any header, any body
+	Observed                 // the daemon saw it at one moment: executable, parents, owner of a TCP socket
+	Verified                 // a token or a signature proves it
+	Attested                 // the kernel says it about this connection
 )
 
 var gradeNames = [...]string{"unavailable", "claimed", "observed", "verified", "attested"}
 
-// known maps an invalid grade to the one that decides nothing.
+// known maps an invalid grade to Unavailable.
 func (g Grade) known() Grade {
 	if int(g) >= len(gradeNames) {
 		return Unavailable
@@ -29,7 +29,7 @@ func (g Grade) known() Grade {
 	return g
 }
 
-// String is the lower-case name, as it is written in records.
+// String returns the lower-case name, as it is written in records.
 func (g Grade) String() string { return gradeNames[g.known()] }
 
 // MayAllow reports whether a fact of this grade may be the reason to allow.

@@ -12,11 +12,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// The kinds of principal. A name is the kind, a colon, and a rest whose form
-// the kind decides; there is one spelling for each principal, so that names can
-// be compared as text.
+// The kinds of principal. A name is the kind, a colon, and a rest whose form depends on
+// the kind.
 const (
-	KindUID      = "uid"      // uid:1000, a local user by the kernel's word
+	KindUID      = "uid"      // uid:1000, a local user attested by the kernel
 	KindToken    = "token"    // token:NAME, the holder of a bearer token
 	KindLoopback = "loopback" // loopback:uid=1000, the owner of a loopback socket, or loopback:unknown
 	KindOAuth    = "oauth"    // oauth:ISSUER#SUBJECT, the subject of an access token
@@ -37,7 +36,7 @@ var ErrName = errors.New("not a principal name")
 // the kernel and yields a name that Parse refuses.
 func UID(n uint32) string { return KindUID + ":" + strconv.FormatUint(uint64(n), 10) }
 
-// Token names the holder of the bearer token called name: 1 to 64 of
+// Token returns the name of the holder of the bearer token called name: 1 to 64 of
 // A-Z a-z 0-9 . _ -, not beginning with a dot or a dash.
 func Token(name string) string { return KindToken + ":" + name }
 
@@ -47,11 +46,12 @@ func Loopback(uid uint32) string {
 	return KindLoopback + ":uid=" + strconv.FormatUint(uint64(uid), 10)
 }
 
-// OAuth names the subject of an access token of issuer, an http or https URL
+// OAuth returns the name of the subject of an access token of issuer, an http or https URL
 // without a fragment. The subject is any printable text of at most 255 bytes.
 func OAuth(issuer, subject string) string { return KindOAuth + ":" + issuer + "#" + subject }
 
-// Spawn names an agent that the daemon started: 1 to 128 of A-Z a-z 0-9 _ -.
+// Spawn returns the name of an agent that the daemon started. The id is 1 to 128 of
+// A-Z a-z 0-9 _ -.
 func Spawn(id string) string { return KindSpawn + ":" + id }
 
 // Parse splits a canonical name into its kind and the rest. Every other

@@ -14,8 +14,8 @@ package principal
 import "strconv"
 
 // Fact is one property of a caller, for instance {"exe", "/usr/bin/node",
-// Observed}. Name is a constant of Doorward. Value may come from the caller; its
-// Grade says what it is worth.
+// Observed}. Name is a constant of Doorward. Value may come from the caller; Grade is the
+// quality of the evidence for it.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -44,9 +44,8 @@ type Witness interface {
 	Release()
 }
 
-// New makes a principal. A name that Parse refuses yields one that is not Valid,
-// with its facts kept for the record. A fact graded Unavailable loses its value,
-// so that an unread value never looks like a read one.
+// New makes a principal. A name that Parse refuses yields a principal that is not Valid,
+// with its facts kept for the record. The value of a fact graded Unavailable is dropped.
 func New(name string, facts ...Fact) *Principal {
 	p := &Principal{facts: make([]Fact, len(facts))}
 	if _, _, err := Parse(name); err == nil {
@@ -65,7 +64,7 @@ func New(name string, facts ...Fact) *Principal {
 	return p
 }
 
-// Name is the canonical name, such as "uid:1000"; empty when not Valid.
+// Name returns the canonical name, such as "uid:1000"; empty when not Valid.
 func (p *Principal) Name() string {
 	if p == nil {
 		return ""
@@ -77,10 +76,10 @@ func (p *Principal) Name() string {
 // stored for, or bound to a principal that is not Valid.
 func (p *Principal) Valid() bool { return p != nil && p.name != "" }
 
-// Key is what the owner of a session, a subscription or a sealed handle is
-// compared by. It is empty when not Valid, so Valid is asked first. On the Unix
-// socket it is the user and the process instance; pools, limits and counts go
-// by Name, since one user's processes share those.
+// Key returns the text by which the owner of a session, a subscription or a sealed handle
+// is compared. It is empty when not Valid, so Valid must be checked first. On the Unix
+// socket it is the user and the process instance. Pools, limits and counts use Name
+// instead, since the processes of one user share them.
 func (p *Principal) Key() string {
 	if p == nil {
 		return ""
@@ -88,7 +87,8 @@ func (p *Principal) Key() string {
 	return p.key
 }
 
-// ownerKey: no name holds a NUL, so no name can be taken for another's key.
+// ownerKey returns the key. No name contains a NUL, so the key of one principal never
+// equals the name of another.
 func (p *Principal) ownerKey() string {
 	instance, ok := p.Fact(FactInstance)
 	if p.name == "" || !ok || instance.Value == "" || instance.Grade < Observed {
@@ -97,9 +97,9 @@ func (p *Principal) ownerKey() string {
 	return p.name + "\x00" + instance.Value
 }
 
-// Identity is everything that a decision can depend on, in one unambiguous
-// text: name, Local, all facts in full, and the same of every ancestor. Equal
-// identities are the same to every rule.
+// Identity returns everything that a decision can depend on, in one unambiguous
+// text: name, Local, all facts in full, and the same of every ancestor. No rule can
+// distinguish principals with equal identities.
 func (p *Principal) Identity() string {
 	if p == nil {
 		return ""
@@ -121,8 +121,8 @@ func (p *Principal) appendIdentity(dst []byte) []byte {
 	return dst
 }
 
-// appendCounted puts the length before the text, so that no two lists of texts
-// read the same.
+// appendCounted appends the length and the text, so that different lists of texts never
+// give the same result.
 func appendCounted(dst []byte, s string) []byte {
 	return append(append(strconv.AppendInt(dst, int64(len(s)), 10), ':'), s...)
 }
@@ -138,9 +138,8 @@ func (p *Principal) Facts() []Fact {
 	return append([]Fact(nil), p.facts...)
 }
 
-// Fact returns the fact of that name. When a name occurs more than once, the
-// one with the best grade answers, so that nothing a caller claims can hide
-// what the kernel attested; of equal grades it is the first.
+// Fact returns the fact of that name with the best grade, so that a claim of the caller
+// cannot hide an attested fact; of equal grades the first.
 func (p *Principal) Fact(name string) (Fact, bool) {
 	var best Fact
 	found := false
@@ -155,8 +154,8 @@ func (p *Principal) Fact(name string) (Fact, bool) {
 	return best, found
 }
 
-// FactsJSON is the JSON array [{"name":…,"value":…,"grade":…}, …] of the facts,
-// "[]" when there are none. It is built once and shared: not to be modified.
+// FactsJSON returns the JSON array [{"name":…,"value":…,"grade":…}, …] of the facts,
+// "[]" when there are none. It is built once and shared, so it must not be modified.
 // Text in it is safe to show on a terminal and cut at MaxFactText bytes.
 func (p *Principal) FactsJSON() []byte {
 	if p == nil || p.json == nil {
@@ -165,8 +164,8 @@ func (p *Principal) FactsJSON() []byte {
 	return p.json
 }
 
-// Local reports whether the caller reached us by the Unix socket or a loopback
-// listener, as the listener said and no header.
+// Local reports whether the caller is connected to the Unix socket or a loopback listener.
+// The listener determines this, never a header.
 func (p *Principal) Local() bool { return p != nil && p.local }
 
 // WithLocal returns the same principal, marked Local.
@@ -180,8 +179,7 @@ func (p *Principal) WithLocal() *Principal {
 	return &q
 }
 
-// Witness returns what can tell whether the program behind the principal is still
-// the same; nil: nothing can.
+// Witness returns the witness of the program behind the principal; nil: there is none.
 func (p *Principal) Witness() Witness {
 	if p == nil {
 		return nil

@@ -1,6 +1,6 @@
 package principal
 
-// Quoting. Invariant: the result is one valid JSON string, all of it printable.
+// Quoting. Invariant: the result is one valid JSON string of printable characters.
 
 import (
 	"unicode/utf8"
@@ -11,12 +11,12 @@ import (
 // cutMark ends a text that AppendQuoted cut.
 const cutMark = "…[cut]"
 
-// AppendQuoted appends s to dst as a JSON string in which everything that is
+// AppendQuoted appends s to dst as a JSON string in which every character that is
 // not printable is escaped: controls, and the bidirectional, zero-width and tag
 // characters with which a caller could make a record look like another one on a
-// terminal. Bytes that are not UTF-8 become U+FFFD, one for each byte. Of an s
-// longer than max bytes the first ones are kept, never half a character, and
-// "…[cut]" follows. Whatever s is, the result is one valid JSON string.
+// terminal. Bytes that are not UTF-8 become U+FFFD, one for each byte. An s longer than
+// max bytes is cut at the end of a character, and "…[cut]" follows. The result is one
+// valid JSON string for any s.
 func AppendQuoted(dst []byte, s string, max int) []byte {
 	cut := len(s) > max
 	if cut {

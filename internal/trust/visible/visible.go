@@ -1,10 +1,10 @@
-// Package visible decides which characters a person can see. Names and reasons
-// that hold others are refused or escaped, so that no record, principal or rule
+// Package visible determines which characters a person can see. Names and reasons
+// with invisible characters are refused or escaped, so that no record, principal or rule
 // looks like another one.
 //
-// Invariant: Printable implies not Hidden. Hidden is made from the properties of
-// package unicode and grows with it. Admitted limits: spaces of several widths,
-// the braille blank and characters that look alike are visible here.
+// Invariant: Printable implies not Hidden. Hidden uses the properties of package unicode
+// and follows its versions. Known limits: spaces of other widths and the braille blank
+// are not Hidden, and characters that look alike are not distinguished.
 package visible
 
 import (
@@ -13,11 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden reports whether a person does not see r: controls but line feed and
+// Hidden reports whether r is invisible: controls except line feed and
 // tab, the format characters (direction marks, zero-width characters, tags),
-// line and paragraph separators, and everything that is to be ignored where it
-// is not understood (Default_Ignorable_Code_Point: fillers, selectors, and
-// what is reserved for their like).
+// line and paragraph separators, and the code points with the Unicode property
+// Default_Ignorable_Code_Point (fillers, variation selectors, and code points reserved
+// for such characters).
 func Hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -28,14 +28,14 @@ func Hidden(r rune) bool {
 		return false
 	case r == 0x2028 || r == 0x2029:
 		return true
-	case unicode.Is(unicode.Cf, r): // those that stand before digits in Arabic and its like are drawn
+	case unicode.Is(unicode.Cf, r): // signs that enclose following digits, as in Arabic, are visible
 		return !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 	}
 	return unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Printable reports whether r can be seen and cannot be taken for a space that
-// it is not: the only white space is the ASCII space.
+// Printable reports whether r is visible or the ASCII space. Other white space is not
+// printable, because it looks like the ASCII space.
 func Printable(r rune) bool { return unicode.IsPrint(r) && !Hidden(r) }
 
 // AllPrintable reports whether s is UTF-8 and each of its characters printable.
@@ -48,8 +48,8 @@ func AllPrintable(s string) bool {
 	return true
 }
 
-// Cut is the beginning of s in at most so many bytes, without a half character
-// at its end.
+// Cut returns the beginning of s, at most most bytes, without an incomplete character at
+// its end.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -66,7 +66,7 @@ func Cut(s string, most int) string {
 	return s
 }
 
-// AppendEscape appends r as it is escaped in a JSON string.
+// AppendEscape appends r as a JSON escape sequence.
 func AppendEscape(dst []byte, r rune) []byte {
 	switch r {
 	case '"', '\\':

@@ -13,8 +13,8 @@ import (
 
 // key is one object key that the scanner remembers until its object closes.
 type key struct {
-	at   int32  // where it stands, for the error
-	off  int32  // its text: in scanner.b, or when negative at ^off in scanner.decoded
+	at   int32  // its offset, for the error
+	off  int32  // offset of its text: in scanner.b, or if negative ^off in scanner.decoded
 	n    int32  // length of its text
 	wide bool   // not pure ASCII
 	head uint64 // first eight bytes of its text, zero-padded
@@ -27,8 +27,8 @@ func (s *scanner) keyText(k *key) []byte {
 	return s.b[k.off:][:k.n]
 }
 
-// remember settles the meaning of a key between start and end at level lv. The
-// bits of seen record the known keys; all others are kept for distinct.
+// remember returns the field of the key between start and end at level lv. Known keys
+// set their bits in seen; all others are kept for distinct. false: the scan has failed.
 func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64) (field, bool) {
 	k := key{at: int32(start), off: int32(start), n: int32(end - start), wide: kind&hasWide != 0}
 	text := s.b[start:end]
@@ -67,13 +67,13 @@ func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64
 	return fieldNone, true
 }
 
-// mayBeQuestions spares most keys the comparison with the names of questions, which
-// have one length each, and inputRequests a second one as separate words.
+// mayBeQuestions reports whether isQuestions must be called. It excludes most keys by
+// their lengths: inputRequests has a second spelling, one byte longer, as separate words.
 func mayBeQuestions(n int32, wide bool) bool {
 	return wide || n == int32(len(Elicitations)) || n == int32(len(InputRequests)) || n == int32(len(InputRequests)+1)
 }
 
-// head is the first eight bytes of text as a number.
+// head returns the first eight bytes of text as a number, padded with zeros.
 func head(text []byte) uint64 {
 	if len(text) >= 8 {
 		return binary.LittleEndian.Uint64(text)
@@ -94,9 +94,9 @@ func isASCII(text []byte) bool {
 	return true
 }
 
-// hasControl reports a character of Unicode's class Cc: U+0000 to U+001F,
-// U+007F to U+009F. The text is valid UTF-8; kind is that of its raw form, and
-// DEL is the only one of them that is plain there.
+// hasControl reports whether text has a character of Unicode's class Cc: U+0000 to
+// U+001F, U+007F to U+009F. The text is valid UTF-8. kind is that of its raw form; if it
+// is 0, DEL is the only possible one.
 func hasControl(text []byte, kind textKind) bool {
 	if kind == 0 {
 		return bytes.IndexByte(text, 0x7F) >= 0
@@ -110,9 +110,9 @@ func hasControl(text []byte, kind textKind) bool {
 }
 
 // distinct checks the keys of one object against each other: none may repeat,
-// and at the protocol levels none may equal another under case folding. Small
-// objects are compared in pairs, larger ones go through a hash table, so that
-// the time stays linear in what a sender can make us read.
+// and at the protocol levels none may equal another under case folding. In small
+// objects all pairs are compared; larger ones use a hash table, so that
+// the time is linear in the length of the text.
 func (s *scanner) distinct(keys []key, lv level) bool {
 	if len(keys) > 16 {
 		return s.distinctByHash(keys, lv)
@@ -141,7 +141,7 @@ func (s *scanner) clash(a, b *key, lv level) bool {
 	return a.head == b.head && (a.n <= 8 || bytes.Equal(s.keyText(a), s.keyText(b)))
 }
 
-// reportClash notes a clash; false when it ends the scan.
+// reportClash notes a clash; false: it ends the scan.
 func (s *scanner) reportClash(later, earlier *key) bool {
 	if bytes.Equal(s.keyText(later), s.keyText(earlier)) {
 		s.fail(int(later.at), reasonDuplicate)
@@ -173,14 +173,14 @@ func (s *scanner) distinctByHash(keys []key, lv level) bool {
 				return false
 			}
 		}
-		if !clash { // else leave it out: keys that all clash would make one long chain
+		if !clash { // a key that clashes is left out, since such keys would form one long chain
 			table[slot] = uint32(i + 1)
 		}
 	}
 	return true
 }
 
-// hash is equal for keys that clash.
+// hash returns a hash of the key that is equal for keys that clash.
 func (s *scanner) hash(k *key, lv level) uint64 {
 	text := s.keyText(k)
 	if lv > levelBatch {
@@ -190,8 +190,8 @@ func (s *scanner) hash(k *key, lv level) uint64 {
 	return maphash.Bytes(s.seed, text)
 }
 
-// appendFolded appends one representative of all texts that equal text under
-// simple case folding, in the sense of strings.EqualFold.
+// appendFolded appends a form of text that is the same for all texts that are equal in
+// the sense of strings.EqualFold.
 func appendFolded(dst, text []byte) []byte {
 	for i := 0; i < len(text); {
 		r, n := rune(text[i]), 1
@@ -208,7 +208,7 @@ func appendFolded(dst, text []byte) []byte {
 	return dst
 }
 
-// orbitMin is the smallest of the runes that fold to each other with r.
+// orbitMin returns the smallest of the runes that are equal to r under simple folding.
 func orbitMin(r rune) rune {
 	least := r
 	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {

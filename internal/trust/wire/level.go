@@ -16,11 +16,11 @@ const (
 	MetaSubscription = "io.modelcontextprotocol/subscriptionId"
 )
 
-// level says which part of a message an object is. At every level but
-// levelNone keys are read by policy, by the relay or by the other side's
-// decoder, which may ignore case (encoding/json does, by Unicode folding); so
-// there keys that meet under folding, case variants of the keys that matter,
-// and control characters are refused (CVE-2026-27896).
+// level is the part of a message that an object is. At every level but levelNone, keys
+// are read by policy, by the relay or by the other side's decoder, which may ignore case
+// (encoding/json does, by Unicode folding). Keys that are equal under folding, case
+// variants of known keys, and control characters are therefore refused there
+// (CVE-2026-27896).
 type level uint8
 
 const (
@@ -35,8 +35,8 @@ const (
 	levelCount
 )
 
-// field numbers the known keys of a level from one, in the order of its
-// vocabulary. The names are those of the members that Parse takes.
+// field is the number of a known key of a level, from one, in the order of its
+// vocabulary. The constants are the members that Parse reads.
 type field uint8
 
 const (
@@ -53,14 +53,14 @@ const (
 	fieldCount
 )
 
-// Fields of other levels that lead to a level of their own.
+// Fields of other levels whose values have a level of their own.
 const (
 	metaField      field = 1 // in params and in result
 	argumentsField field = 2 // in params
 )
 
-// vocabulary is the known keys of a level, at most 63. lengths has bit n set
-// when a key of n bytes is among them: it spares most strange keys the search.
+// vocabulary holds the known keys of a level, at most 63, each shorter than 64 bytes.
+// Bit n of lengths is set when a key has n bytes, so that most unknown keys need no search.
 type vocabulary struct {
 	keys    []string
 	lengths uint64
@@ -74,8 +74,8 @@ func words(keys ...string) vocabulary {
 	return v
 }
 
-// vocabularies holds, for each level, the keys that Doorward itself reads or
-// writes there. The tool's own arguments have none.
+// vocabularies holds, for each level, the keys that Doorward reads or writes there.
+// The arguments of a tool have none.
 var vocabularies = [levelCount]vocabulary{
 	levelEnvelope: words("jsonrpc", "id", "method", "params", "result", "error"),
 	levelParams: words("_meta", "arguments", "name", "uri", "cursor", "protocolVersion", "capabilities",
@@ -91,7 +91,7 @@ var vocabularies = [levelCount]vocabulary{
 	levelError: words("code", "message", "data"),
 }
 
-// child is the level of the value of member f of an object at level lv.
+// child returns the level of the value of member f of an object at level lv.
 func (lv level) child(f field) level {
 	switch {
 	case f == fieldNone:
@@ -109,7 +109,7 @@ func (lv level) child(f field) level {
 	return levelNone
 }
 
-// note keeps where the members are that make the message.
+// note records the position of a member of the envelope or of its error.
 func (s *scanner) note(lv level, f field, at Span) {
 	switch lv {
 	case levelEnvelope:
@@ -119,8 +119,8 @@ func (s *scanner) note(lv level, f field, at Span) {
 	}
 }
 
-// find returns the field of a key; variant reports that it is none, but would
-// be one for a reader that folds case.
+// find returns the field of a key. variant reports that the key is not known, but equals
+// a known key under case folding.
 func (v *vocabulary) find(text []byte, wide bool) (f field, variant bool) {
 	if n := len(text); !wide && (n >= 64 || v.lengths>>n&1 == 0) {
 		return fieldNone, false

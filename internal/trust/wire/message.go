@@ -1,7 +1,7 @@
 package wire
 
 // Messages. Invariant: a Message is a request, a notification or a response of JSON-RPC
-// 2.0, and its parts are the bytes that came.
+// 2.0, and its parts are the received bytes.
 
 import (
 	"strconv"
@@ -19,7 +19,7 @@ const (
 	Response
 )
 
-// Side says who sent the bytes. Servers alone may send an error response
+// Side is the sender of the bytes. Only a server may send an error response
 // without an id (MCP Overview, "Error Responses").
 type Side uint8
 
@@ -29,16 +29,16 @@ const (
 	FromServer
 )
 
-// ID is the raw JSON text of an id, `"abc"` or `7`, kept as it came because a
+// ID is the raw JSON text of an id, `"abc"` or `7`, kept unchanged because a
 // client may compare it byte for byte. nil means that there is none.
 type ID []byte
 
-// IntID is the id for the integer n.
+// IntID returns the id for the integer n.
 func IntID(n int64) ID {
 	return strconv.AppendInt(nil, n, 10)
 }
 
-// Int is the value of a plain decimal integer that fits int64; false for
+// Int returns the value of a plain decimal integer that fits int64; false for
 // strings, larger numbers and everything else.
 func (id ID) Int() (int64, bool) {
 	if !isInteger(id) {
@@ -48,8 +48,8 @@ func (id ID) Int() (int64, bool) {
 	return n, err == nil
 }
 
-// Error is the error member of a response. Raw is the error object as it
-// came, and is nil for an error made here.
+// Error is the error member of a response. Raw is the received error object, and nil for
+// an error that Doorward made.
 type Error struct {
 	Code    int64
 	Message string
@@ -57,15 +57,15 @@ type Error struct {
 	Raw     []byte
 }
 
-// Error returns the code alone with the message: both are the sender's words,
-// so the text belongs in an operator's log only when the sender is trusted.
+// Error returns the code and the message. The sender chose both, so the text belongs in
+// an operator's log only when the sender is trusted.
 func (e *Error) Error() string {
 	return "JSON-RPC error " + strconv.FormatInt(e.Code, 10) + ": " + e.Message
 }
 
 // Message is one parsed JSON-RPC message. The slices alias the bytes given to
-// Parse. Unknown members of the envelope are not kept: no reader could be told
-// what they mean.
+// Parse. Unknown members of the envelope are dropped, because their meaning is not
+// defined.
 type Message struct {
 	Kind   Kind
 	ID     ID
@@ -73,8 +73,8 @@ type Message struct {
 	Params []byte // raw object, nil when absent
 	Result []byte // raw value of any type
 	Error  *Error
-	// Plain: no object in it, at whatever depth, has a member that HoldsQuestions
-	// reports. False says nothing: such a member may be there or not.
+	// Plain means that no object in the message, at any depth, has a member that
+	// HoldsQuestions reports. If it is false, there may be such a member or not.
 	Plain bool
 }
 
@@ -88,9 +88,9 @@ const (
 // for every call in flight and written into every answer.
 const maxID = 256
 
-// Parse reads exactly one message from b and refuses everything that is not
-// one, with a *SyntaxError. The returned slices alias b. An array is refused
-// with -32600; ParseBatch reads those where the negotiated era has them.
+// Parse reads exactly one message from b, and returns a *SyntaxError for everything
+// else. The returned slices alias b. An array is refused with -32600; ParseBatch reads
+// arrays, for protocol versions that have them.
 func Parse(b []byte, side Side) (Message, error) {
 	s := takeScanner(b)
 	defer s.release()
@@ -104,9 +104,9 @@ func Parse(b []byte, side Side) (Message, error) {
 	return m, nil
 }
 
-// ParseBatch reads a message, or an array of messages; batch reports which.
-// One bad element refuses the whole, and so does an empty array (-32600).
-// batch is right even beside an error, as far as the first byte tells.
+// ParseBatch reads a message, or an array of messages; batch reports whether b is an
+// array. If one element is invalid, the whole array is refused, and so is an empty array
+// (-32600). batch is also valid with an error: it depends only on the first byte.
 func ParseBatch(b []byte, side Side) (msgs []Message, batch bool, err error) {
 	s := takeScanner(b)
 	defer s.release()
@@ -160,9 +160,9 @@ func (s *scanner) message(p int, side Side) Message {
 	return m
 }
 
-// id takes the id member as it came. JSON-RPC 2.0 section 5 makes a server
-// that could not read the id answer an error with null; that alone counts as
-// "no id", which response allows to servers. Everywhere else null is refused.
+// id returns the raw id member. By JSON-RPC 2.0, section 5, a server that could not read
+// the id answers with an error and the id null. Only in that case null counts as no id,
+// which response accepts from servers. In all other messages null is refused.
 func (s *scanner) id() ID {
 	at := s.found[fieldID]
 	raw := at.In(s.b)
@@ -179,9 +179,9 @@ func (s *scanner) id() ID {
 	return raw
 }
 
-// call completes a request or a notification. A client's request without an id
-// is refused: the protocol has no method that is both, and a reader that took it
-// for a notification would act on it without an answer.
+// call completes a request or a notification. It refuses a client's message that has the
+// method of a request but no id: a reader that took it for a notification would act on it
+// without an answer.
 func (s *scanner) call(m *Message, method []byte, side Side) {
 	m.Kind = Notification
 	if m.ID != nil {
@@ -231,11 +231,11 @@ func (s *scanner) errorObject() *Error {
 	return e
 }
 
-// IsNotification reports whether a method is a notification's: MCP gives all of
-// them, and nothing else, this prefix.
+// IsNotification reports whether a method is that of a notification. In MCP these, and no
+// other methods, have this prefix.
 func IsNotification(method string) bool { return strings.HasPrefix(method, "notifications/") }
 
-// isInteger reports whether raw is an integer that every reader keeps: no
+// isInteger reports whether raw is an integer that every decoder preserves: no
 // fraction, no exponent, no leading zero, no -0.
 func isInteger(raw []byte) bool {
 	digits := raw
@@ -262,8 +262,8 @@ func textEquals(raw []byte, s string) bool {
 	return ok && t == s
 }
 
-// methodName is the method that raw names, "" when it is not a string or
-// empty. The usual names cost no allocation.
+// methodName returns the method that raw names, or "" when raw is not a string. The
+// names in usualMethods cost no allocation.
 func methodName(raw []byte) string {
 	if name, usual := usualMethods[string(raw)]; usual {
 		return name
@@ -272,7 +272,7 @@ func methodName(raw []byte) string {
 	return name
 }
 
-// usualMethods maps the raw JSON of the methods of most messages to their names.
+// usualMethods maps the raw JSON of the most frequent methods to their names.
 var usualMethods = map[string]string{
 	`"tools/call"`: "tools/call", `"tools/list"`: "tools/list", `"ping"`: "ping",
 	`"resources/read"`: "resources/read", `"resources/list"`: "resources/list",

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// The members that hold questions of a server to its client: of a result or a task
-// that waits for input (Multi Round-Trip Requests), and of an error that wants the
-// user to open a URL first (2025-11-25 Elicitation, "URL Elicitation Required
-// Error").
+// The members that hold questions of a server to its client. InputRequests is a member of
+// a result or a task that waits for input (Multi Round-Trip Requests). Elicitations is a
+// member of an error that requires the user to open a URL first (2025-11-25 Elicitation,
+// "URL Elicitation Required Error").
 const (
 	InputRequests = "inputRequests"
 	Elicitations  = "elicitations"
 )
 
 // HoldsQuestions reports whether an object anywhere inside raw has a member that
-// some reader takes for one of these.
+// some reader takes for InputRequests or Elicitations.
 func HoldsQuestions(raw []byte) bool {
 	for p := 0; ; {
 		n := bytes.IndexByte(raw[p:], '"')
@@ -40,15 +40,15 @@ func unescaped(body []byte) []byte {
 	return appendUnescaped(make([]byte, 0, len(body)), body)
 }
 
-// isQuestions judges the text of one key.
+// isQuestions reports whether some reader takes key for InputRequests or Elicitations.
 func isQuestions(key []byte) bool {
 	return Resembles(string(key), InputRequests) || Resembles(string(key), Elicitations)
 }
 
-// Resembles reports whether some reader takes key for the member name: one that
-// ignores case (encoding/json), or one that knows members by their names with
-// separated words too, inputRequests as input_requests (models of pydantic with
-// populate_by_name, as in the Python SDK).
+// Resembles reports whether some reader takes key for the member name. Such a reader
+// ignores case (encoding/json), or also accepts names with separated words, such as
+// input_requests for inputRequests (models of pydantic with populate_by_name, as in the
+// Python SDK).
 func Resembles(key, name string) bool {
 	if strings.EqualFold(key, name) {
 		return true
@@ -56,7 +56,7 @@ func Resembles(key, name string) bool {
 	return strings.ContainsAny(key, "_-") && strings.EqualFold(strings.ReplaceAll(key, "-", "_"), separated(name))
 }
 
-// separated is a name with an underscore in front of each capital letter.
+// separated returns name with an underscore in front of each capital letter.
 func separated(name string) (out string) {
 	for _, c := range name {
 		if c >= 'A' && c <= 'Z' {
@@ -67,7 +67,8 @@ func separated(name string) (out string) {
 	return out
 }
 
-// isKey reports whether a colon follows.
+// isKey reports whether rest, the bytes behind a string, begins with a colon, apart from
+// white space: the string is a key then.
 func isKey(rest []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(rest, " \n\r\t"), []byte(":"))
 }

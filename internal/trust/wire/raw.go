@@ -1,7 +1,7 @@
 package wire
 
-// Reading accepted bytes. Invariant: no function leaves the bytes that it was given,
-// whatever they are.
+// Reading accepted bytes. Invariant: no function reads outside the bytes that it was
+// given, even if they are not valid JSON.
 
 import (
 	"bytes"
@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// cursor walks over the members of an object or the elements of an array that
-// is known to be valid. It reads as little as it can and checks only what
-// keeps it inside the bytes.
+// cursor iterates over the members of an object or the elements of an array that
+// is known to be valid JSON. It reads as little as possible and checks only that it stays
+// inside the bytes.
 type cursor struct {
 	b     []byte
 	p     int
-	keyAt int // where the key that member read last begins
+	keyAt int // offset of the key that member returned last
 }
 
-// open starts at the first item behind the bracket c; false when b does not
-// begin with it.
+// open returns a cursor behind the bracket c; false: b does not begin with c.
 func open(b []byte, c byte) (cursor, bool) {
 	w := cursor{b: b}
 	w.space()
@@ -30,6 +29,7 @@ func open(b []byte, c byte) (cursor, bool) {
 	return w, true
 }
 
+// space skips white space, commas and colons.
 func (w *cursor) space() {
 	for w.p < len(w.b) {
 		switch w.b[w.p] {
@@ -41,8 +41,7 @@ func (w *cursor) space() {
 	}
 }
 
-// value skips to the next value and over it; nil at the end of the container.
-// Commas and colons count as space: the bytes are valid.
+// value returns the next value; nil at the end of the container.
 func (w *cursor) value() []byte {
 	w.space()
 	start := w.p
@@ -53,7 +52,7 @@ func (w *cursor) value() []byte {
 	return w.b[start:w.p:w.p]
 }
 
-// member is the next key, quotes included, and its value; nil at the end.
+// member returns the next key, quotes included, and its value; nil at the end.
 func (w *cursor) member() (rawKey, value []byte) {
 	if rawKey = w.value(); rawKey == nil {
 		return nil, nil
@@ -62,7 +61,7 @@ func (w *cursor) member() (rawKey, value []byte) {
 	return rawKey, w.value()
 }
 
-// skip is the offset behind the value at p, or len(b).
+// skip returns the offset behind the value at p, or len(b).
 func skip(b []byte, p int) int {
 	switch b[p] {
 	case '"':
@@ -80,8 +79,8 @@ func skip(b []byte, p int) int {
 	return p
 }
 
-// StringEnd is the offset behind the JSON string whose opening quote is at p: a
-// quote ends it when an even number of backslashes stands before.
+// StringEnd returns the offset behind the JSON string whose opening quote is at p. A
+// quote ends the string if it follows an even number of backslashes.
 func StringEnd(b []byte, p int) int {
 	for p++; p < len(b); {
 		n := bytes.IndexByte(b[p:], '"')
@@ -100,7 +99,7 @@ func StringEnd(b []byte, p int) int {
 	return len(b)
 }
 
-// skipContainer is the offset behind the object or array at p.
+// skipContainer returns the offset behind the object or array at p.
 func skipContainer(b []byte, p int) int {
 	depth := 0
 	for p < len(b) {
@@ -127,7 +126,7 @@ func keyIs(rawKey []byte, want string) bool {
 	}
 	body := rawKey[1 : len(rawKey)-1]
 	if string(body) == want {
-		return strings.IndexByte(want, '\\') < 0 // else the key has an escape, and stands for less
+		return strings.IndexByte(want, '\\') < 0 // otherwise the key has an escape and means another text
 	}
 	if len(body) <= len(want) || bytes.IndexByte(body, '\\') < 0 {
 		return false
@@ -136,7 +135,7 @@ func keyIs(rawKey []byte, want string) bool {
 	return string(appendUnescaped(buf[:0], body)) == want
 }
 
-// Get is the raw value of the member key of obj; nil when there is none, and
+// Get returns the raw value of the member key of obj; nil when there is none, and
 // when obj is not an object.
 func Get(obj []byte, key string) []byte {
 	w, ok := open(obj, '{')
@@ -152,7 +151,7 @@ func Get(obj []byte, key string) []byte {
 	return nil
 }
 
-// GetPath is Get, once for each of the keys.
+// GetPath applies Get once for each of the keys.
 func GetPath(obj []byte, keys ...string) []byte {
 	for _, k := range keys {
 		if obj = Get(obj, k); obj == nil {
@@ -162,13 +161,13 @@ func GetPath(obj []byte, keys ...string) []byte {
 	return obj
 }
 
-// GetString is the text of the member key of obj; false when there is none
+// GetString returns the text of the member key of obj; false when there is none
 // and when it is not a string.
 func GetString(obj []byte, key string) (string, bool) {
 	return Text(Get(obj, key))
 }
 
-// Text is what a raw JSON string stands for; false when raw is none.
+// Text returns the unescaped text of a raw JSON string; false: raw is not a string.
 func Text(raw []byte) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
@@ -192,8 +191,8 @@ func Members(obj []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// Fields yields where the key, quotes included, and the value of each member of
-// obj are, in the order of the bytes; nothing when obj is not an object.
+// Fields yields the positions of the key, quotes included, and the value of each member
+// of obj, in the order of the bytes; nothing when obj is not an object.
 func Fields(obj []byte) iter.Seq2[Span, Span] {
 	return func(yield func(key, value Span) bool) {
 		w, ok := open(obj, '{')

@@ -1,23 +1,23 @@
 package wire
 
-// Refusals. Invariant: a reason holds nothing of the input.
+// Reasons of refusals. Invariant: a reason contains nothing of the input.
 
 import (
 	"fmt"
 )
 
-// SyntaxError says why bytes were refused. Code is -32700 when they are not
+// SyntaxError is the error for refused bytes. Code is -32700 when they are not
 // one strict JSON value (grammar, UTF-8, duplicate keys, depth, trailing
-// data), and -32600 when they are, but no valid JSON-RPC message. Offset is
-// the byte where the reader noticed; Reason is constant text that holds
-// nothing of the input, so it may be shown to the sender.
+// data), and -32600 when they are one, but not a valid JSON-RPC message. Offset is
+// the offset of the byte at which the error was found. Reason is constant text without
+// any part of the input, so it may be shown to the sender.
 type SyntaxError struct {
 	Code   int
 	Offset int
 	Reason string
 }
 
-// Error is safe to show to the sender.
+// Error returns the reason and the offset. The text is safe to show to the sender.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s (at byte %d)", e.Reason, e.Offset)
 }

@@ -1,6 +1,6 @@
 package wire
 
-// The scanner. Invariant: what it accepts is one JSON value by RFC 8259 within the
+// The scanner. Invariant: text that it accepts is one JSON value by RFC 8259 within the
 // limits, read in one pass.
 
 import (
@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// Limits of one text. Size is the caller's to bound, while reading.
+// Limits of one text. The caller bounds its size while reading it.
 const (
-	maxDepth   = 128     // containers inside each other; go-sdk stops at 1000
-	maxMembers = 1 << 18 // members of all objects open at one time, which is what the scanner has to remember
+	maxDepth   = 128     // nested containers; go-sdk allows 1000
+	maxMembers = 1 << 18 // members of all objects open at one time, which the scanner has to remember
 	maxNumber  = 1024    // bytes of one number: longer ones cost some decoders quadratic time
 )
 
@@ -20,7 +20,7 @@ const (
 // since no member value can start at offset zero.
 type Span struct{ Start, End int }
 
-// In is the range of b.
+// In returns the bytes of b in the range; nil for the zero Span.
 func (a Span) In(b []byte) []byte {
 	if a.End == 0 {
 		return nil
@@ -28,16 +28,16 @@ func (a Span) In(b []byte) []byte {
 	return b[a.Start:a.End:a.End]
 }
 
-// scanner validates one JSON text in one forward pass and notes where the
-// members of the envelope are. Functions that move take the offset where they
-// start and return the one behind what they read, or -1 when s.err is set.
+// scanner validates one JSON text in one forward pass and notes the positions of the
+// members of the envelope. Its scanning functions take the offset at which they start and
+// return the offset behind what they have read, or -1 when s.err is set.
 type scanner struct {
 	b     []byte
 	depth int
-	first int // where the top value starts
+	first int // offset of the top value
 
 	err     SyntaxError // the text is not strict JSON; the scan has stopped
-	invalid SyntaxError // first offence against JSON-RPC; the scan goes on, as broken JSON matters more
+	invalid SyntaxError // first violation of JSON-RPC; the scan goes on, because err takes precedence
 
 	found     [fieldCount]Span // members of the current envelope and of its error
 	questions bool             // a key so far is one that HoldsQuestions reports
@@ -61,8 +61,8 @@ func takeScanner(b []byte) *scanner {
 	return s
 }
 
-// release returns the scanner to the pool, unless one large message has blown
-// it up: that memory should not stay for good.
+// release returns the scanner to the pool, unless its buffers have become large: such
+// memory should not be kept.
 func (s *scanner) release() {
 	const keep = 4096
 	if cap(s.keys) > keep || cap(s.decoded) > keep || cap(s.folded) > keep {
@@ -78,14 +78,14 @@ func (s *scanner) fail(at int, reason string) int {
 	return -1
 }
 
-// refuse notes an offence against JSON-RPC, if it is the first.
+// refuse notes the first violation of JSON-RPC.
 func (s *scanner) refuse(at int, reason string) {
 	if s.invalid.Code == 0 {
 		s.invalid = SyntaxError{Code: codeInvalid, Offset: at, Reason: reason}
 	}
 }
 
-// failure is the error to report after document or message did not succeed.
+// failure returns the error to report after document or message has failed.
 func (s *scanner) failure() error {
 	e := s.err
 	if e.Code == 0 {
@@ -184,7 +184,7 @@ func (s *scanner) enter(p int) bool {
 }
 
 // array scans from the bracket at p. Only the elements of a batch have a
-// level of their own: no protocol object hides inside another array.
+// level of their own: no other array contains protocol objects that Parse reads.
 func (s *scanner) array(p int, lv level) int {
 	if !s.enter(p) {
 		return -1
@@ -221,7 +221,7 @@ func (s *scanner) array(p int, lv level) int {
 	}
 }
 
-// object scans from the brace at p, and settles its keys when it closes.
+// object scans from the brace at p, and compares its keys when it closes.
 func (s *scanner) object(p int, lv level) int {
 	if !s.enter(p) {
 		return -1

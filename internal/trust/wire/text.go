@@ -1,7 +1,7 @@
 package wire
 
-// Strings and numbers. Invariant: what it accepts is valid UTF-8 without lone
-// surrogates, and numbers of bounded length.
+// Strings and numbers. Invariant: accepted strings are valid UTF-8 without lone
+// surrogates, and accepted numbers have a bounded length.
 
 import (
 	"encoding/binary"
@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// textKind says what a scanned string contains beside printable ASCII.
+// textKind is the set of things that a scanned string contains beside plain ASCII.
 type textKind uint8
 
 const (
@@ -23,9 +23,9 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks, in the high bit of each byte of x, those bytes that a string
-// scan has to look at: quote, backslash, control, non-ASCII. Borrows can only
-// spoil bytes above a marked one, so the lowest mark is exact.
+// special sets the high bit of each byte of x that a string scan must examine: quote,
+// backslash, control, non-ASCII. A borrow can only falsify the mark of a byte above a
+// marked one, so the lowest mark is exact.
 func special(x uint64) uint64 {
 	return (x | (x - 0x20*ones) | ((x ^ '"'*ones) - ones) | ((x ^ '\\'*ones) - ones)) & highs
 }
@@ -58,8 +58,8 @@ func (s *scanner) text(p int) (end int, kind textKind) {
 	}
 }
 
-// plain returns the offset of the first byte from p on that special marks,
-// or len(b).
+// plain returns the offset of the first byte from p on that a string scan must examine
+// (see special), or len(b).
 func plain(b []byte, p int) int {
 	for len(b)-p >= 8 {
 		if m := special(binary.LittleEndian.Uint64(b[p:])); m != 0 {
@@ -73,9 +73,8 @@ func plain(b []byte, p int) int {
 	return p
 }
 
-// wide checks a run of multi-byte UTF-8 sequences from p on. The sequences of
-// two and three bytes that need a look at their shape alone go first: they are
-// most of the world's text.
+// wide checks a run of multi-byte UTF-8 sequences from p on. The frequent sequences of
+// two and three bytes whose validity depends only on the kinds of their bytes come first.
 func (s *scanner) wide(p int) int {
 	b := s.b
 	for p < len(b) && b[p] >= utf8.RuneSelf {
@@ -122,7 +121,7 @@ func (s *scanner) escape(p int) int {
 	return p + 12
 }
 
-// hex4 is the value of the four hexadecimal digits that b starts with, or -1.
+// hex4 returns the value of the four hexadecimal digits that b starts with, or -1.
 func hex4(b []byte) rune {
 	if len(b) < 4 {
 		return -1
@@ -144,7 +143,7 @@ func hex4(b []byte) rune {
 	return r
 }
 
-// number scans by the grammar of RFC 8259, section 6.
+// number scans a number by the grammar of RFC 8259, section 6.
 func (s *scanner) number(p int) int {
 	b, start := s.b, p
 	if b[p] == '-' {
@@ -189,8 +188,8 @@ func (s *scanner) digits(p int) int {
 	return p
 }
 
-// appendUnescaped appends what body, the text between the quotes of a valid
-// JSON string, stands for.
+// appendUnescaped appends the unescaped form of body, the text between the quotes of a
+// valid JSON string.
 func appendUnescaped(dst, body []byte) []byte {
 	for i := 0; i < len(body); {
 		c := body[i]
@@ -214,7 +213,7 @@ func appendUnescaped(dst, body []byte) []byte {
 	return dst
 }
 
-// unescape is the byte that a backslash and c stand for.
+// unescape returns the byte that a backslash and c stand for.
 func unescape(c byte) byte {
 	switch c {
 	case 'b':

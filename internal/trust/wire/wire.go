@@ -1,15 +1,15 @@
 // Package wire is the only place where bytes from a client or a server become a
-// JSON-RPC message, and where messages become bytes again.
+// JSON-RPC message.
 //
-// A gateway is only as strong as the agreement between its reading of a message
-// and every other reader's. Parse therefore walks the bytes once and refuses
-// whatever two readers could read differently: duplicate keys, keys that are
+// Doorward must read a message exactly as its receiver does; otherwise it decides about
+// another message than the one that is acted on. Parse therefore reads the bytes once
+// and refuses whatever two readers could read differently: duplicate keys, keys that are
 // equal under case folding, invalid UTF-8, lone surrogates, trailing data, ids
 // that a decoder would change.
 //
-// Invariant: what Parse accepts is valid JSON with one meaning, and Params,
-// Result and Error.Data are the very bytes that came. They are changed by Set and
-// SetIn only, which leave every other byte in place.
+// Invariant: a message that Parse accepts is valid JSON with one meaning, and its Params,
+// Result and Error.Data are the received bytes.
 //
-// Get, Members, Text and Set expect bytes that Parse or ValidateValue accepted. For other bytes their result is meaningless, but they never panic.
+// Get, Members, Text and their variants expect bytes that Parse or ValidateValue accepted.
+// For other bytes their result is meaningless, but they never panic.
 package wire
