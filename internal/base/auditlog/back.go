@@ -10,13 +10,13 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// backBytes is how much Backwards reads at once.
+// backBytes is the number of bytes that Backwards reads at once.
 const backBytes = 256 << 10
 
 // Backwards returns the records of the log in dir, the last one first, each a line
-// without its newline that is valid until the next one. It reads no more than is
-// asked for. Each line has its caller, as from Showing. Records are not verified; an
-// unfinished last line is left out. An error ends the sequence.
+// without its newline that is valid until the next one. It reads only as far as the
+// sequence is consumed. Each line has its caller, as from Showing. Records are not
+// verified; an unfinished last line is left out. An error ends the sequence.
 func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		numbers, _, err := audit.Segments(dir, nil)
@@ -33,7 +33,7 @@ func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 }
 
 // segmentBackwards yields the lines of one segment, last first; more is false
-// when the consumer wants no more.
+// when the consumer has stopped.
 func segmentBackwards(ctx context.Context, dir string, number int, yield func([]byte, error) bool) (more bool, err error) {
 	f, err := openSegment(dir, number)
 	if wasPruned(dir, number, err) {
@@ -79,7 +79,8 @@ func segmentBackwards(ctx context.Context, dir string, number int, yield func([]
 	return true, nil
 }
 
-// linesBackwards returns whole lines, the last one first.
+// linesBackwards yields the lines of block, the last one first, and reports whether the
+// consumer continues.
 func linesBackwards(block []byte, yield func([]byte, error) bool) bool {
 	for len(block) > 0 {
 		block = block[:len(block)-1] // the newline

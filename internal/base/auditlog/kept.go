@@ -10,9 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Has reports whether l has the checkpoint of m. It reads only the checkpoints, which
-// Open has compared with the records. After a clean stop it is the newest one, so the
-// others are rarely read.
+// Has reports whether l has the checkpoint of m. It reads only the checkpoints; Open has
+// compared the newest of them with the records. After a clean stop m is the newest
+// checkpoint, so the file is rarely read.
 func Has(l *audit.Log, m audit.Mark) (bool, error) {
 	last, any := l.Checkpointed()
 	if !any || last.Seq <= m.Seq {
@@ -38,7 +38,7 @@ func Has(l *audit.Log, m audit.Mark) (bool, error) {
 	}
 }
 
-// keptBad returns what is wrong with a log that lacks a mark; nil: it lacks none.
+// keptBad returns the error of a log that lacks one of the kept marks; nil: it has all.
 func (w *walk) keptBad() error {
 	if len(w.kept) == 0 {
 		return nil

@@ -38,7 +38,7 @@ func (r *lineReader) next() ([]byte, error) {
 	return text[:len(text)-1], nil
 }
 
-// maxCheckpoint is more bytes than any checkpoint has.
+// maxCheckpoint is an upper bound of the bytes of a checkpoint.
 const maxCheckpoint = 1024
 
 // checkpointReader reads checkpoints one after the other.
@@ -48,11 +48,11 @@ type checkpointReader struct {
 	text []byte
 }
 
-// errUnfinished says that a file ends in the middle of a line or checkpoint.
+// errUnfinished means that a file ends in the middle of a line or checkpoint.
 var errUnfinished = errors.New("it is unfinished")
 
-// next returns the next checkpoint, io.EOF behind the last, errUnfinished when
-// the file ends too soon, and another error when it is not to be trusted.
+// next returns the next checkpoint, io.EOF after the last, errUnfinished when
+// the file ends within a checkpoint, and another error when it cannot be trusted.
 func (r *checkpointReader) next() (audit.Mark, error) {
 	r.text = r.text[:0]
 	for i := range audit.CheckpointLines {
@@ -75,8 +75,8 @@ func openSegment(dir string, n int) (*os.File, error) {
 	return os.OpenFile(audit.SegmentPath(dir, n), os.O_RDONLY|audit.NoFollow, 0)
 }
 
-// wasPruned reports whether err says that a segment is missing because it was
-// removed after the segments were listed.
+// wasPruned reports whether err means that a segment is missing because it was
+// pruned after the segments were listed.
 func wasPruned(dir string, number int, err error) bool {
 	if !missing(err) {
 		return false
@@ -92,7 +92,7 @@ func lastLines(r io.ReaderAt, size int64, n int) (lines [][]byte, end int64, err
 	if end, err = audit.LastNewline(r, size); err != nil {
 		return nil, 0, err
 	}
-	var held []byte // bytes [at, stop) of the file, which begin in some line
+	var held []byte // bytes [at, stop) of the file; they may begin in the middle of a line
 	for at, stop := end, end; len(lines) < n && stop > 0; {
 		cut := -1
 		if len(held) > 0 {
@@ -137,5 +137,5 @@ func readAt(r io.ReaderAt, b []byte, at int64) error {
 	return nil
 }
 
-// missing reports whether err says that a file is not there.
+// missing reports whether err means that a file does not exist.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

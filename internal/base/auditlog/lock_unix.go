@@ -13,8 +13,7 @@ import (
 )
 
 // beingWritten reports whether some process, this one included, has dir open for
-// writing. It distinguishes an unfinished last line that a writer is about to
-// finish from one that was torn.
+// writing. An unfinished last line is then about to be finished; otherwise it is torn.
 func beingWritten(dir string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, audit.LockName), os.O_RDONLY|audit.NoFollow, 0)
 	if missing(err) {

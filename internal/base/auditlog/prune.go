@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Removable lists the files of segments before the beginning. An interrupted prune has
-// left them; they are not part of the log.
+// Removable returns the files of segments before the beginning, which an interrupted
+// removal has left. They are not part of the log.
 func Removable(dir string) (paths []string, err error) {
 	b, err := audit.ReadBeginning(dir, nil)
 	if err != nil {
@@ -89,7 +89,7 @@ func TrimCheckpoints(l *audit.Log) error {
 		for r := (&checkpointReader{r: newLineReader(bytes.NewReader(all))}); ; old += len(r.text) {
 			next, err := r.next()
 			if err != nil {
-				unread = err // the last one is about more
+				unread = err // the end is an error too: the last checkpoint covers remaining records
 				return 0
 			}
 			if next.Seq >= b.Seq {

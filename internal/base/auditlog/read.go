@@ -13,14 +13,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// settleDelay is how often Follow reads the files. A write that fails on a full
-// disk is cut off again at once; a line that is still there at the next read is
+// settleDelay is the time between two reads of the files by Follow. A write that fails on
+// a full disk is cut off again at once, so a line that still exists at the next read is
 // part of the log.
 const settleDelay = 50 * time.Millisecond
 
 // Tail returns the last n records of the log in dir, oldest first, each a line
-// without its newline, with its caller, as from Showing. It reads backwards and no
-// more than it needs. Records are not verified; an unfinished last line is left out.
+// without its newline, with its caller, as from Showing. It reads only the end of the
+// log. Records are not verified; an unfinished last line is left out.
 func Tail(dir string, n int) ([][]byte, error) {
 	numbers, _, err := audit.Segments(dir, nil)
 	if err != nil {
@@ -64,7 +64,7 @@ func tailOf(dir string, number, n int) ([][]byte, error) {
 }
 
 // Export writes every finished line of the log in dir to w, unchanged. Segments that
-// are removed before the first line is written are left out; a later removal is an
+// are pruned before the first line is written are left out; a later removal is an
 // error.
 func Export(ctx context.Context, dir string, w io.Writer) error {
 	numbers, _, err := audit.Segments(dir, nil)
@@ -111,13 +111,14 @@ func exportSegment(ctx context.Context, dir string, number int, w io.Writer) err
 	return nil
 }
 
-// Follow calls fn with each record from number from on, in order, existing and new
-// ones, until ctx ends (its error is returned) or fn fails. From 0 means new ones
-// only. The line has no newline, has its caller, as from Showing, and is valid until
-// fn returns. Follow needs no daemon and continues over rotation and restarts. A
-// record is delivered 50 ms, one look, after it was written. Each is compared with the
-// one before; damage ends Follow with audit.ErrDamaged. Records that were removed
-// before it began are skipped; removal before delivery is ErrPruned.
+// Follow calls fn with each existing and new record from number from on, in order, until
+// ctx ends (its error is returned) or fn fails. With from 0 it delivers only new records.
+// The line has no newline, has its caller, as from Showing, and is valid until fn
+// returns. Follow needs no daemon and continues over rotation and restarts. A record is
+// delivered at the second read that finds it, 50 to 100 ms after it was written. Each
+// record must continue the one before; otherwise the error is audit.ErrDamaged. Records
+// pruned before the first record was read are skipped; later, pruning of records that
+// were not delivered is ErrPruned.
 func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) error) error {
 	c := &cursor{dir: dir, from: from}
 	defer c.close()
@@ -137,14 +138,14 @@ func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) e
 	}
 }
 
-// cursor is Follow's place in the log.
+// cursor is the position of Follow in the log.
 type cursor struct {
 	dir    string
-	from   uint64 // first number to deliver; 0: whatever comes
+	from   uint64 // first number to deliver; 0: every record that is read
 	number int    // of the segment
 	file   *os.File
-	at     int64 // delivered or passed over up to here
-	there  int64 // size at the last look: what stands before it has settled
+	at     int64 // offset up to which records were delivered or skipped
+	there  int64 // size of the file at the last read
 	seq    uint64
 	hash   []byte // of the last line read
 	shown  Showing
@@ -156,8 +157,8 @@ func (c *cursor) close() {
 	}
 }
 
-// find returns where to begin: the newest segment whose first record is not after
-// from, or the end of the log.
+// find sets the start: the newest segment whose first record is not after from, or, with
+// from 0, the end of the log.
 func (c *cursor) find() error {
 	numbers, begin, err := audit.Segments(c.dir, nil)
 	if err != nil {
@@ -185,7 +186,7 @@ func (c *cursor) find() error {
 }
 
 // firstOf returns the number of a segment's first record, 0 when there is none
-// yet, and the length of the finished part.
+// yet, and the length of the segment up to its last newline.
 func firstOf(dir string, number int) (seq uint64, size int64, err error) {
 	f, err := openSegment(dir, number)
 	if err != nil {
@@ -210,8 +211,8 @@ func firstOf(dir string, number int) (seq uint64, size int64, err error) {
 	return l.Seq, size, nil
 }
 
-// read delivers what has settled, and goes on to the next segment when this one
-// is finished.
+// read delivers the new records, and continues with the next segment when this one is
+// closed.
 func (c *cursor) read(ctx context.Context, fn func([]byte) error) error {
 	for {
 		closed, err := c.look()
@@ -233,8 +234,8 @@ func (c *cursor) damaged(what string) error {
 	return fmt.Errorf("%w: behind record %d in %s: %s", audit.ErrDamaged, c.seq, filepath.Base(c.file.Name()), what)
 }
 
-// look opens the segment if need be and sets there. closed: a later segment
-// exists, so that nothing more will come in this one.
+// look opens the segment if it is not open. closed means that a later segment exists or
+// the beginning lies behind this one, so that nothing is added to it any more.
 func (c *cursor) look() (closed bool, err error) {
 	begin, err := audit.ReadBeginning(c.dir, nil)
 	if err != nil {
@@ -256,10 +257,10 @@ func (c *cursor) look() (closed bool, err error) {
 	return err == nil || begin.Segment >= c.number, nil
 }
 
-// ErrPruned says that records were removed before they could be delivered.
+// ErrPruned means that records were pruned before they could be delivered.
 var ErrPruned = errors.New("records were pruned before they were read")
 
-// pass goes on behind the segments that were removed.
+// pass moves the cursor behind the segments that were pruned.
 func (c *cursor) pass(begin audit.Beginning) error {
 	if c.number > begin.Segment {
 		return nil
@@ -271,6 +272,8 @@ func (c *cursor) pass(begin audit.Beginning) error {
 	return nil
 }
 
+// deliver calls fn with the records that were in the file at the last read already, or, if
+// the segment is closed, with all of them.
 func (c *cursor) deliver(ctx context.Context, closed bool, fn func([]byte) error) error {
 	fi, err := c.file.Stat()
 	if err != nil {
@@ -310,7 +313,7 @@ func (c *cursor) deliver(ctx context.Context, closed bool, fn func([]byte) error
 	return ctx.Err()
 }
 
-// accept holds a line against the one before.
+// accept checks that a line continues the one before, and remembers it.
 func (c *cursor) accept(text []byte) error {
 	l, ok := audit.ParseLine(text)
 	if !ok || !l.Intact() || c.hash != nil && (l.Seq != c.seq+1 || string(l.Prev) != string(c.hash)) {

@@ -10,20 +10,20 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Showing puts the caller into records that refer to an earlier record. It takes the
-// lines of one log in ascending order, from the first of a segment on. The lines that
-// functions of this package return have passed one. The hash of a record is over the
-// line as Export writes it, not over a shown line.
+// Showing puts facts and session of the caller into records that refer to an earlier
+// record instead. It takes the lines of one log in ascending order, from the first of a
+// segment on. Functions of this package return lines that were shown already. The hash of
+// a record is over the line as Export writes it, not over a shown line.
 type Showing struct {
-	recent, older map[uint64][]byte // what is said of a caller, by the number of the record
-	find          func(seq uint64) ([]byte, error)
+	recent, older map[uint64][]byte                // members facts and session, by the number of the record
+	find          func(seq uint64) ([]byte, error) // nil: Show gets all lines in order
 }
 
 // Show returns the line, or a new one in which facts and session replace the
 // reference. A reference to a missing record stays.
 func (s *Showing) Show(line []byte) []byte { return s.show(nil, line) }
 
-// show is Show into dst where a new line is made.
+// show is Show; it appends a new line to dst.
 func (s *Showing) show(dst, line []byte) []byte {
 	at := callerAt(line)
 	digits, isRef := bytes.CutPrefix(line[at:], []byte(audit.AsMember))
@@ -59,7 +59,8 @@ func (s *Showing) callerOf(seq uint64) []byte {
 	return who
 }
 
-// learn keeps a caller. The writer refers to none of more than audit.CallersKept before.
+// learn keeps the members of a caller. Two maps of audit.CallersKept entries suffice: the
+// writer refers to no caller that is further back.
 func (s *Showing) learn(seq uint64, who []byte) {
 	if len(who) <= audit.ShortCaller {
 		return
@@ -70,14 +71,15 @@ func (s *Showing) learn(seq uint64, who []byte) {
 	s.recent[seq] = bytes.Clone(who)
 }
 
-// of makes s find what it has not met in a segment.
+// of makes s look up records that it has not been given, in the first size bytes of the
+// segment r.
 func (s *Showing) of(r io.ReaderAt, size int64) *Showing {
 	s.find = func(seq uint64) ([]byte, error) { return findLine(r, size, seq) }
 	return s
 }
 
-// callerAt is where a line says more of who acted than the principal: behind that, or
-// behind its source.
+// callerAt returns the offset at which a line has facts and session, or the reference in
+// their place: behind the member principal, or without it behind source.
 func callerAt(line []byte) int {
 	const source = `","source":"`
 	i := bytes.Index(line, []byte(source))
@@ -93,7 +95,7 @@ func callerAt(line []byte) int {
 	return min(i, len(line))
 }
 
-// callerIn is what a line says of its caller in full, from at on.
+// callerIn returns the members facts and session of a line, which begin at at.
 func callerIn(line []byte, at int) []byte {
 	end := at
 	for _, member := range []string{`,"facts":[`, `,"session":"`} {
@@ -111,7 +113,7 @@ func callerIn(line []byte, at int) []byte {
 	return line[at:min(end, len(line))]
 }
 
-// listEnd is the position of the bracket that ends a list of objects of texts.
+// listEnd returns the position of the bracket that ends a list of objects of strings.
 func listEnd(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -124,7 +126,7 @@ func listEnd(text []byte) int {
 	return len(text)
 }
 
-// lineSeq is the number that a line begins with; 0: it has none.
+// lineSeq returns the seq of a line; 0: it has none.
 func lineSeq(line []byte) uint64 {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
 	digits, _, found := bytes.Cut(rest[:min(len(rest), 21)], []byte{','})
@@ -137,7 +139,7 @@ func lineSeq(line []byte) uint64 {
 
 // findLine returns the line of record seq in the first size bytes of a segment.
 func findLine(r io.ReaderAt, size int64, seq uint64) ([]byte, error) {
-	from, to := int64(0), size // the line is in between, both are beginnings of lines
+	from, to := int64(0), size // the line is in between; both are beginnings of lines
 	buf := make([]byte, audit.MaxLine+32)
 	for to-from > 2*audit.MaxLine {
 		part := buf[:min(int64(len(buf)), to-(from+to)/2)]

@@ -18,37 +18,37 @@ import (
 // Report is the result of Verify.
 type Report struct {
 	OK          bool        `json:"ok"`
-	Records     uint64      `json:"records"`     // good ones, counted from the beginning
+	Records     uint64      `json:"records"`     // number of good records, counted from the beginning
 	FirstBad    uint64      `json:"first_bad"`   // number of the first record that is missing, altered or not vouched for; 0: none
 	Reason      string      `json:"reason"`      // what is wrong with it, for a person; empty when OK
-	Checkpoints int         `json:"checkpoints"` // good ones
-	Covered     uint64      `json:"covered"`     // records that the last good checkpoint vouches for
-	CoveredAt   string      `json:"covered_at"`  // its time; empty: none
+	Checkpoints int         `json:"checkpoints"` // number of good checkpoints
+	Covered     uint64      `json:"covered"`     // number of records in the last good checkpoint
+	CoveredAt   string      `json:"covered_at"`  // time of that checkpoint; empty: none
 	Signatures  bool        `json:"signatures"`  // whether signatures were checked
 	Begins      uint64      `json:"begins"`      // number of the first record; above 1: older ones were pruned
 	BegunAt     string      `json:"begun_at"`    // when the beginning was signed; empty: nothing was pruned
-	Kept        *audit.Mark `json:"kept"`        // the last of those that the log was compared with; nil: none
+	Kept        *audit.Mark `json:"kept"`        // the last mark that the log was compared with; nil: none
 }
 
-// Verify reads the whole log in dir: the form, number, prev and hash of every
-// record over all segments, and of every checkpoint its signature and that the
-// chain had that hash at that number. A log shorter than a checkpoint says was
-// rolled back, and fails. Times are not compared; clocks are set.
+// Verify reads the whole log in dir. It checks the form, number, prev and hash of every
+// record over all segments, the signature of every checkpoint, and that the
+// chain had the checkpoint's hash at its number. A log that is shorter than a checkpoint
+// requires was rolled back, and fails. Times are not compared, because clocks are
+// adjusted.
 //
 // All marks in kept must be among the checkpoints, and the log must reach them.
-// Without a mark that was kept elsewhere, an older copy of the log, or none, looks
-// whole.
+// Without a mark that was kept elsewhere, Verify cannot detect that the log was removed or
+// replaced by an older copy.
 //
-// A log whose oldest segments were pruned begins where its signed beginning says,
-// and is whole from there.
+// A log whose oldest segments were pruned is verified from its signed beginning.
 //
-// With a nil verifier checkpoints are compared but not authenticated. With one,
+// With a nil verifier checkpoints are compared but not authenticated. With a verifier,
 // a log that has records must have a checkpoint.
 //
-// It needs no daemon and disturbs none. While a process holds the log open for
+// Verify needs no daemon and does not block one. While a process holds the log open for
 // writing (it has the flock), an unfinished last line is the writer's and is skipped;
 // otherwise it was torn or cut, and is the first bad record: a start of the daemon
-// would cut it off and record that. The Report tells damage; an error means that the
+// would cut it off and record that. Damage is in the Report; an error means that the
 // log could not be read.
 func Verify(dir string, v note.Verifier, kept ...audit.Mark) (Report, error) {
 	for try := 0; ; try++ {
@@ -62,13 +62,13 @@ func Verify(dir string, v note.Verifier, kept ...audit.Mark) (Report, error) {
 		if r.OK || settled || try == 3 {
 			return r, nil
 		}
-		// A write that failed on a full disk may have been seen before it was cut
-		// off again. True damage will still be there.
+		// A write that failed on a full disk may have been read before it was cut
+		// off again. Real damage is found again.
 		time.Sleep(2 * settleDelay)
 	}
 }
 
-// errMeanwhile says that segments were pruned while they were read.
+// errMeanwhile means that segments were pruned while they were read.
 var errMeanwhile = errors.New("segments were pruned meanwhile")
 
 // verifyOnce is one pass. settled reports that another pass is useless, because
@@ -107,31 +107,31 @@ type badRecord struct {
 
 func (b *badRecord) Error() string { return b.reason }
 
-// walk goes through a log once, records and checkpoints side by side.
+// walk reads a log once and compares records and checkpoints.
 type walk struct {
 	dir      string
 	numbers  []int // of the segments
 	begin    audit.Beginning
-	unlisted error           // why numbers and begin are not known
+	unlisted error           // the error of listing the segments
 	through  int             // the last segment to read; 0: all
-	ctx      context.Context // is looked at before each segment
+	ctx      context.Context // is checked before each segment
 
-	live   bool // somebody had the log open for writing when the walk began
-	signed bool
+	live   bool       // a process had the log open for writing when the walk began
+	signed bool       // there is a verifier
 	tip    audit.Mark // the last record that was read
 	report Report
 
 	file        *os.File // of the checkpoints; nil: none
 	checkpoints *checkpointReader
-	pending     audit.Mark // the next one to be met
-	ahead       bool       // pending holds one
-	seen        int
+	pending     audit.Mark // the next checkpoint
+	ahead       bool       // pending holds a checkpoint
+	seen        int        // number of checkpoints that were compared
 
-	kept []audit.Mark // that were not met yet
+	kept []audit.Mark // marks that were not found yet
 }
 
-// newWalk looks at the checkpoints before the segments are listed: those that
-// it sees then are about records that are in the file already.
+// newWalk opens the checkpoints before it lists the segments. The checkpoints in the file
+// at that moment are about records that exist already.
 func newWalk(dir string, v note.Verifier) (*walk, error) {
 	w := &walk{dir: dir, signed: v != nil, ctx: context.Background()}
 	if err := w.openCheckpoints(v); err != nil {
@@ -202,7 +202,7 @@ func (w *walk) run() error {
 	return nil
 }
 
-// skip passes over the checkpoints about less than what was removed.
+// skip skips the checkpoints that cover only pruned records.
 func (w *walk) skip() error {
 	err := w.advance()
 	for err == nil && w.ahead && w.pending.Seq < w.begin.Seq {
@@ -214,7 +214,7 @@ func (w *walk) skip() error {
 	return w.meet()
 }
 
-// segments checks all of them, or those up to through.
+// segments checks all segments, or those up to through.
 func (w *walk) segments() error {
 	next := w.begin.Segment + 1
 	for i, n := range w.numbers {
@@ -234,7 +234,7 @@ func (w *walk) segments() error {
 	}
 	end := w.begin.Segment + len(w.numbers)
 	if w.begin.Segment > 0 {
-		end = max(end, w.begin.Segment+1) // the one that is written to is never removed
+		end = max(end, w.begin.Segment+1) // the newest segment is never removed
 	}
 	if w.through > 0 {
 		end = w.through
@@ -245,8 +245,8 @@ func (w *walk) segments() error {
 	return nil
 }
 
-// segment checks one segment. last: only its end may be unfinished, while a
-// process writes.
+// segment checks one segment. Only the last segment may end with an unfinished line, and
+// only while a process writes.
 func (w *walk) segment(n int, last bool) error {
 	f, err := openSegment(w.dir, n)
 	if wasPruned(w.dir, n, err) {
@@ -300,7 +300,7 @@ func (w *walk) record(text []byte, name string) error {
 	return w.meet()
 }
 
-// meet compares the tip with the checkpoints that are about it.
+// meet compares the tip with the checkpoints for its number.
 func (w *walk) meet() error {
 	for w.ahead && w.pending.Seq <= w.tip.Seq {
 		c := w.pending

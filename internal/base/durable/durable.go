@@ -1,15 +1,15 @@
-// Package durable writes files completely. Keys, tokens, sessions and documents
+// Package durable writes files atomically. Keys, tokens, sessions and documents
 // must not be half-written after a crash, so all of them are written here.
 //
 // Invariants: a file appears under its name complete and synced, or not at all;
-// until then the old file stays. A name is never followed: a planted link is
+// until then the old file stays. Links are not followed: a planted link is
 // replaced or refused, and its target is not touched. No other user can open the
-// file at any time. On an error no draft is left.
+// file at any time. After an error no draft is left.
 //
-// Limits: it does not judge the directory, because callers differ in what they
-// accept (peer.PrivateDir is the usual check); it does not keep two writers of
-// one draft apart; and it does not remove what a killed writer left under a name
-// that is not used again. Each caller states how it does these.
+// Limits: the package does not check the directory, because callers differ in what they
+// accept (peer.PrivateDir is the usual check). It does not keep two writers of the same
+// draft apart, and it does not remove the draft of a killed writer under a name that is
+// not used again. Each caller states how it handles these.
 package durable
 
 import (
@@ -20,9 +20,9 @@ import (
 	"path/filepath"
 )
 
-// Replace makes content the file name: it is written to draft, and renamed.
-// What a killed writer left under the name of the draft goes first, so callers
-// take turns, by a lock.
+// Replace replaces the content of the file name: it writes content to draft, and renames
+// it. It first removes a draft that a killed writer has left, so callers that use the
+// same draft must exclude each other by a lock.
 func Replace(dir *os.Root, draft, name string, content []byte) error {
 	if err := Forget(dir, draft); err != nil {
 		return err
@@ -36,8 +36,8 @@ func Replace(dir *os.Root, draft, name string, content []byte) error {
 	return Sync(dir)
 }
 
-// ReplaceAt is Replace for callers that take no turns: every draft has a name of
-// its own, and what a killed writer leaves stays under it.
+// ReplaceAt is Replace for callers without a lock: every draft has a random name. The
+// draft of a killed writer is not removed.
 func ReplaceAt(path string, content []byte) error {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -47,11 +47,11 @@ func ReplaceAt(path string, content []byte) error {
 	return Replace(dir, Draft+rand.Text(), filepath.Base(path), content)
 }
 
-// Draft begins the names of drafts that are used once.
+// Draft is the prefix of the names of drafts that are used once.
 const Draft = ".new-"
 
-// Write makes a new file and syncs it, but not its name: a name that is taken,
-// also by a link to nowhere, is fs.ErrExist, and stays as it is.
+// Write creates a new file and syncs its content, but not its name (see Sync). A name that
+// exists, even as a dangling link, is left as it is, and the error is fs.ErrExist.
 func Write(dir *os.Root, name string, content []byte) error {
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -76,8 +76,8 @@ func Sync(dir *os.Root) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Forget removes a name, and nothing that it may point to. There being none is
-// no error.
+// Forget removes a name, but not the target of a link. A name that does not exist is no
+// error.
 func Forget(dir *os.Root, name string) error {
 	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

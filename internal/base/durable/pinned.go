@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// ErrMoved is wrapped by the errors of a Pinned whose path leads through other
-// directories than it did when it was made.
+// ErrMoved is wrapped by the errors of a Pinned whose path now leads through other
+// directories than at the time of Pin.
 var ErrMoved = errors.New("its path now leads through another directory")
 
 // Pinned is a file that is read repeatedly under one name. A program that may
-// rename a directory above the file could put a tree of its own in that place. A
-// Pinned therefore keeps every directory and symbolic link of the path, and opens
-// the file only in the directory that was there at the start, and only while the
-// path still leads there. The file itself may be replaced, as editors do. Its own
-// link may lead to other files of its directory, of a directory below, or of the
-// directory that it led to at the start.
+// rename a directory above the file could replace it by a tree of its own. A
+// Pinned therefore remembers every directory of the path, and opens the file only in
+// the directory of the time of Pin, and only while the path still leads there. The file
+// itself may be replaced, as editors do. If it is a symbolic link, the link may lead to
+// other files of its directory, of a directory below, or of the directory that it led to
+// at the time of Pin.
 //
 // Limit: moving the directories away, writing there and moving them back is not
 // noticed. A sandbox has to prevent that.
@@ -28,7 +28,7 @@ type Pinned struct {
 	path   string
 	steps  []step
 	dir    *os.Root
-	target *Pinned // where the link under the name led, outside of dir; nil: nowhere
+	target *Pinned // target of the file's own link, if it was outside of dir; otherwise nil
 }
 
 // step is one directory of a path.
@@ -37,11 +37,11 @@ type step struct {
 	is   fs.FileInfo
 }
 
-// maxLinks is how many links a path may have.
+// maxLinks is the most symbolic links of a path.
 const maxLinks = 40
 
-// Pin pins the path of a file. The file need not be there, its directory must.
-// The caller must Close it.
+// Pin pins the path of a file. The directory must exist, the file need not.
+// The caller must call Close.
 func Pin(path string) (*Pinned, error) { return pin(path, maxLinks) }
 
 func pin(path string, links int) (*Pinned, error) {
@@ -77,7 +77,7 @@ func pin(path string, links int) (*Pinned, error) {
 
 func (p *Pinned) last() step { return p.steps[len(p.steps)-1] }
 
-// leads is where the file's name leads outside of its directory, if it does.
+// leads returns the target of the file's own link, if it is outside of the directory.
 func (p *Pinned) leads() (to string, ok bool) {
 	name := filepath.Base(p.path)
 	if to, err := p.dir.Readlink(name); err == nil {
@@ -91,8 +91,8 @@ func (p *Pinned) leads() (to string, ok bool) {
 	return "", false
 }
 
-// Exposed says in which directory of the path other users can exchange things;
-// nil: in none.
+// Exposed returns an error that names a directory of the path in which other users can
+// replace entries; nil: there is none.
 func (p *Pinned) Exposed() error {
 	for _, s := range p.steps {
 		if err := judgeAncestor(s.is); err != nil {
@@ -105,7 +105,7 @@ func (p *Pinned) Exposed() error {
 	return nil
 }
 
-// Close frees what the Pinned holds.
+// Close closes the directories.
 func (p *Pinned) Close() {
 	p.dir.Close()
 	if p.target != nil {
@@ -113,10 +113,10 @@ func (p *Pinned) Close() {
 	}
 }
 
-// Path is the absolute path.
+// Path returns the absolute path.
 func (p *Pinned) Path() string { return p.path }
 
-// held reports whether the directory that was opened is the last of the path.
+// held checks that the open directory is the last step of the path.
 func (p *Pinned) held() error {
 	is, err := p.dir.Stat(".")
 	if err != nil {
@@ -128,8 +128,8 @@ func (p *Pinned) held() error {
 	return nil
 }
 
-// Check reports whether the path of the file's directory still leads where it
-// did. The error wraps ErrMoved when it does not.
+// Check checks that the path of the file's directory still leads through the same
+// directories. Otherwise the error wraps ErrMoved.
 func (p *Pinned) Check() error {
 	now, err := walk(filepath.Dir(p.path))
 	if err != nil {
@@ -172,7 +172,7 @@ func (p *Pinned) openAs(path string) (*os.File, error) {
 	return other.Open()
 }
 
-// Stat looks at the file.
+// Stat opens the file and returns its description.
 func (p *Pinned) Stat() (fs.FileInfo, error) {
 	f, err := p.Open()
 	if err != nil {
@@ -182,11 +182,11 @@ func (p *Pinned) Stat() (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// Root is the file's directory, while the path leads to it.
+// Root returns the file's directory, and the error of Check.
 func (p *Pinned) Root() (*os.Root, error) { return p.dir, p.Check() }
 
-// walk follows an absolute path as the kernel would, and gives the directories
-// that it passes.
+// walk resolves an absolute path as the kernel does, and returns the directories on the
+// way.
 func walk(path string) ([]step, error) {
 	at := filepath.VolumeName(path) + string(filepath.Separator)
 	root, err := os.Lstat(at)
@@ -220,7 +220,7 @@ func walk(path string) ([]step, error) {
 	return steps, nil
 }
 
-// parts are the names of a path, `..` among them.
+// parts returns the names of a path, including `..`.
 func parts(path string) []string {
 	return strings.FieldsFunc(path[len(filepath.VolumeName(path)):], func(r rune) bool { return r == '/' || r == filepath.Separator })
 }

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// ErrNotPrivate is wrapped by the errors of ReadSecret that say that somebody
-// else may know or have made the content of a file.
+// ErrNotPrivate is wrapped by the errors of ReadSecret for a file whose content another
+// user may know or have written.
 var ErrNotPrivate = errors.New("it cannot be trusted")
 
-// ReadSecret reads the file name of dir, which has to be a regular file of this
-// process's user with mode 0600, one name and at most limit bytes. Anything else
-// is ErrNotPrivate and stays as it is: a mode that was mended would hide that
-// the secret may be known. A link is not followed and a pipe not waited for.
+// ReadSecret reads the file name of dir, which must be a regular file of this
+// process's user with mode 0600, one name and at most limit bytes. Any other file is
+// ErrNotPrivate and is not changed: correcting the mode would hide that the secret may
+// be known. Links are not followed, and opening a pipe does not block.
 func ReadSecret(dir *os.Root, name string, limit int64) ([]byte, error) {
 	b, err := readSecret(dir, name, limit)
 	if err != nil {
@@ -52,7 +52,7 @@ func readSecret(dir *os.Root, name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// inner drops the path of an error, which the caller names.
+// inner drops the path of an error, since the caller adds it.
 func inner(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err
@@ -70,8 +70,8 @@ func judgeSecret(fi fs.FileInfo, limit int64) error {
 	return judgeOwner(fi)
 }
 
-// Secret reads the secret file at path, which need not be there: then it holds
-// what fresh makes. Processes that make it at once agree on one content.
+// Secret reads the secret file at path. If the file does not exist, Secret creates it with
+// the result of fresh. Processes that create it concurrently get the same content.
 func Secret(path string, limit int64, fresh func() ([]byte, error)) ([]byte, error) {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {

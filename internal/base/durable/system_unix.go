@@ -26,8 +26,8 @@ func judgeOwner(fi fs.FileInfo) error {
 	return nil
 }
 
-// judgeAncestor refuses a directory in which another user can exchange what is
-// there. In a directory with the sticky bit only the owner of an entry can.
+// judgeAncestor refuses a directory in which another user can replace entries. In a
+// directory with the sticky bit only the owner of an entry can.
 func judgeAncestor(fi fs.FileInfo) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	switch {
@@ -41,8 +41,8 @@ func judgeAncestor(fi fs.FileInfo) error {
 	return nil
 }
 
-// alone waits until no other caller of alone, in any process, holds dir. The
-// lock ends with end, or with the process.
+// alone waits for an exclusive lock of dir, which holds among all processes. The lock ends
+// with end, or with the process.
 func alone(dir *os.Root) (end func(), err error) {
 	f, err := dir.Open(".")
 	if err != nil {
@@ -58,7 +58,7 @@ func alone(dir *os.Root) (end func(), err error) {
 		return nil, fmt.Errorf("locking the directory: %w", err)
 	}
 	return func() {
-		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // closing would do, unless a child has just been forked
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // a child just forked may share f, so that Close would not unlock
 		f.Close()
 	}, nil
 }

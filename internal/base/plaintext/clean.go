@@ -7,10 +7,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// Clean removes from a text what a person does not see and a terminal or a model
-// might obey: hidden characters and terminal sequences. CRLF becomes LF, and a
-// byte that is not UTF-8 becomes U+FFFD. n counts each removal, a whole terminal
-// sequence once. A joiner or selector that shapes a neighbouring character stays.
+// Clean removes hidden characters and terminal sequences from a text: a person does not
+// see them, but a terminal or a model might obey them. CRLF becomes LF, and a
+// byte that is not UTF-8 becomes U+FFFD. n is the number of changes; a whole terminal
+// sequence counts once. A joiner or selector that shapes a neighbouring character stays.
 // Clean is idempotent.
 func Clean(s string) (clean string, n int) {
 	if FirstHidden(s) < 0 {
@@ -31,8 +31,7 @@ func CleanLine(s string) (clean string, n int) {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(clean), n
 }
 
-// FirstHidden returns the offset of the first byte that Clean removes, -1 where
-// there is none.
+// FirstHidden returns the offset of the first byte that Clean changes; -1: there is none.
 func FirstHidden(s string) int {
 	before2, before := rune(noNeighbor), rune(noNeighbor)
 	for i, size := 0, 0; i < len(s); i += size {
@@ -46,13 +45,13 @@ func FirstHidden(s string) int {
 	return -1
 }
 
-// cleaner is one run of Clean. The last two runes kept decide with the next
-// one what shapes.
+// cleaner is the state of one call of Clean. before2 and before are the last two runes
+// kept; see shapes.
 type cleaner struct {
 	in              string
 	out             []byte
 	before2, before rune
-	barren          int // up to here nothing ends a sequence that carries text
+	barren          int // offset before which no terminator of a text sequence was found; see sequence
 	n               int
 }
 
@@ -87,7 +86,7 @@ func (c *cleaner) keep(r rune) {
 	c.before2, c.before = c.before, r
 }
 
-// runeAt is the first rune of s, noNeighbor of an empty one.
+// runeAt returns the first rune of s; noNeighbor: s is empty.
 func runeAt(s string) rune {
 	if s == "" {
 		return noNeighbor

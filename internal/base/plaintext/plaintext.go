@@ -1,11 +1,11 @@
-// Package plaintext takes the characters that a person cannot see out of what
-// servers and agents say, and makes them visible in what is printed.
+// Package plaintext removes the characters that a person cannot see from texts of
+// servers and agents, and escapes them in printed output.
 //
-// Invariant: what Clean gives holds no hidden character, but for a single
-// joiner or selector that shapes the visible characters beside it. So nothing
-// can be said to a model that a person who looks at the text does not see.
+// Invariant: a result of Clean has no hidden character, except a single
+// joiner or selector that shapes the visible characters beside it. A text therefore
+// tells a model nothing that a person who reads it does not see.
 //
-// Package trust/visible decides what is hidden. Admitted limit: kept joiners and
+// Package trust/visible decides what is hidden. Known limit: kept joiners and
 // selectors can carry one bit for each character that they shape.
 package plaintext
 
@@ -33,7 +33,7 @@ const (
 // shapes reports whether r is a joiner or a selector that changes how the
 // characters beside it are drawn: in emoji, in Indic scripts beside a virama,
 // and between letters of scripts that join them (compare RFC 5892, A.1 and
-// A.2). The two runes before r are those that are kept, after is the next one.
+// A.2). before2 and before are the last two runes kept before r, after is the next rune.
 func shapes(before2, before, r, after rune) bool {
 	switch r {
 	case textForm, emojiForm:
@@ -68,7 +68,7 @@ func joins(r rune) bool {
 
 func isEmoji(r rune) bool { return r >= 0xA9 && unicode.Is(emoji, r) }
 
-// emoji are the blocks and single characters of emoji that take a selector or a
+// emoji holds the blocks and single characters of emoji that take a selector or a
 // joiner (emoji-variation-sequences.txt, emoji-zwj-sequences.txt). All of them
 // are visible.
 var emoji = &unicode.RangeTable{

@@ -17,10 +17,10 @@ func Text(s string) string { return escaped(s, false) }
 // Line is Text on one line: line feeds and tabs are escaped too.
 func Line(s string) string { return escaped(s, true) }
 
-// Quote is s in double quotes, with what cannot be seen escaped.
+// Quote returns s in double quotes, with invisible characters escaped.
 func Quote(s string) string { return Line(strconv.Quote(s)) }
 
-// Name is s when that is not empty and all of it is printable, else Quote.
+// Name returns s if it is not empty and printable, and otherwise Quote(s).
 func Name(s string) string {
 	if s == "" || !visible.AllPrintable(s) {
 		return Quote(s)
@@ -28,9 +28,10 @@ func Name(s string) string {
 	return s
 }
 
-// escaped keeps a joiner or selector that shapes a neighbouring character.
+// escaped is Text, or Line if line is true. It keeps a joiner or selector that shapes a
+// neighbouring character.
 func escaped(s string, line bool) string {
-	var out []byte // nil while all is as it was
+	var out []byte // nil while nothing has changed
 	before2, before := rune(noNeighbor), rune(noNeighbor)
 	for i, size := 0, 0; i < len(s); i += size {
 		var r rune
@@ -61,8 +62,8 @@ func escaped(s string, line bool) string {
 	return string(out)
 }
 
-// Printer writes Text to a terminal or a file. Each Write must hold whole
-// characters: a half one is written as U+FFFD.
+// Printer writes Text to a terminal or a file. Each Write must contain whole
+// characters: an incomplete one is written as U+FFFD.
 type Printer struct{ To io.Writer }
 
 func (p Printer) Write(b []byte) (int, error) {
@@ -74,8 +75,8 @@ func (p Printer) Write(b []byte) (int, error) {
 	return min(n, len(b)), err
 }
 
-// Clip is s in at most so many bytes: of a longer one the beginning, with … to
-// say so.
+// Clip returns s if it has at most most bytes, and otherwise its beginning followed by …,
+// together at most most bytes.
 func Clip(s string, most int) string {
 	const mark = "…"
 	if len(s) <= most {

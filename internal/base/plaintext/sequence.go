@@ -2,19 +2,19 @@ package plaintext
 
 import "strings"
 
-// esc introduces a terminal sequence (ECMA-48), as each C1 control does that
-// stands for esc and the letter 0x40 below it.
+// esc begins a terminal sequence (ECMA-48). A C1 control begins one too: it is equivalent
+// to esc and the byte 0x40 below it.
 const esc = 0x1B
 
 // sequence returns the length of the terminal sequence at the beginning of s. Its
-// introducer is ESC and another byte, or one C1 control, of size bytes. When the
-// sequence does not end on its line only the introducer is taken, so that no text
-// disappears in it; the rest is harmless without it. looked is the position up to
-// which no terminator was found for a sequence that carries text, and barren
-// means that this is known already: many introducers must not cost quadratic
-// time.
+// introducer is ESC and another byte, or one C1 control, of size bytes. If the
+// sequence does not end on its line, only the length of the introducer is returned, so
+// that no text is lost; the rest is harmless without the introducer. looked is the
+// position up to which no terminator of a text sequence was found, or 0. barren
+// means that an earlier call found that already: otherwise many introducers would cost
+// quadratic time.
 func sequence(s string, r rune, size int, barren bool) (length, looked int) {
-	kind, at := byte(r-0x40), size // C1 controls are ESC and the byte 0x40 below
+	kind, at := byte(r-0x40), size // a C1 control is equivalent to ESC and this byte
 	if r == esc {
 		if len(s) < 2 {
 			return 1, 0
@@ -39,7 +39,7 @@ func sequence(s string, r rune, size int, barren bool) (length, looked int) {
 	return 1, 0
 }
 
-// control is the length of a sequence with parameters, up to its final byte.
+// control returns the length of a control sequence (CSI), up to its final byte.
 func control(s string, at int) int {
 	for i := at; i < len(s); i++ {
 		switch c := s[i]; {
@@ -52,6 +52,7 @@ func control(s string, at int) int {
 	return at
 }
 
+// intermediate returns the length of an escape sequence with intermediate bytes.
 func intermediate(s string, at int) int {
 	for i := at; i < len(s); i++ {
 		switch c := s[i]; {
@@ -64,7 +65,7 @@ func intermediate(s string, at int) int {
 	return at
 }
 
-// text is the length of a sequence that carries text, up to BEL or ST.
+// text returns the length of a sequence with text, such as OSC or DCS, up to BEL or ST.
 func text(s string, at int) (length, looked int) {
 	for i := at; i < len(s); i++ {
 		switch {

@@ -1,19 +1,17 @@
-// Package plainyaml reads the part of YAML that has one reading.
+// Package plainyaml parses the subset of YAML that all parsers read alike.
 //
-// It exists so that what a person, a reviewer's tool and this program see in a
-// configuration and in the header of a document is one tree, and so that what
-// is left out of YAML is the same in both.
+// A person, a reviewer's tool and this program must see the same tree in a configuration
+// and in the header of a document. Both use this package, so both have the same subset.
 //
-// Invariant: of what Parse gives and Walk finds no fault with, every YAML
-// parser makes the same mappings and lists, each value is written where it
-// stands, and each key of a mapping is text and there once. Bytes that two
-// parsers would take apart differently are refused.
+// Invariant: if Parse accepts a text and Walk reports no fault, every YAML parser
+// makes the same mappings and lists of it, there are no aliases or merge keys, and each
+// key of a mapping is text and unique. Bytes that two parsers would split differently are
+// refused.
 //
-// Limit: which type a bare value has is not decided by its bytes. To an old
-// parser no and 1:30 are a truth value and a number, and here they are text; as
-// keys they are refused.
-// Callers take numbers only as JSON writes them, and from a list of
-// choices none but those on it.
+// Limit: the type of a value without quotes depends on the parser. To a parser of YAML
+// 1.1, no and 1:30 are a boolean and a number; here they are text, and as keys they are
+// refused. Callers accept numbers only in the form of JSON, and only listed words where a
+// value is a choice.
 package plainyaml
 
 import (
@@ -28,18 +26,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Kind says what is wrong with bytes that Parse refuses.
+// Kind is the kind of an Error.
 type Kind uint8
 
 const (
 	NotText      Kind = iota + 1 // not UTF-8, or with NUL
 	NotPlain                     // read differently by different parsers
-	Malformed                    // not YAML; the text is the YAML library's, and may quote the content
-	UnknownAlias                 // an alias without its anchor, which is often text that should be in quotes; quotes it
+	Malformed                    // not YAML; the text is that of the YAML library, and may quote the content
+	UnknownAlias                 // an alias without anchor, often a text that needs quotes; the text quotes it
 	Second                       // a second document
 )
 
-// Error is why there is no tree.
+// Error is the error of Parse.
 type Error struct {
 	Kind Kind
 	Line int // from 1
@@ -49,7 +47,7 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Text) }
 
 // Parse returns the tree of the only document of content; nil without an error
-// when there is none. The tree must pass Walk before it is used.
+// when there is no document. The tree must pass Walk before it is used.
 func Parse(content []byte) (*yaml.Node, *Error) {
 	if e := unplain(content); e != nil {
 		return nil, e
@@ -69,8 +67,8 @@ func Parse(content []byte) (*yaml.Node, *Error) {
 // mark is the byte order mark.
 const mark = "\ufeff"
 
-// FirstInvalid is the offset of the first byte that is not UTF-8 or is NUL, -1
-// when there is none.
+// FirstInvalid returns the offset of the first byte that is not UTF-8 or is NUL; -1:
+// there is none.
 func FirstInvalid(b []byte) int {
 	for i := 0; i < len(b); {
 		r, size := utf8.DecodeRune(b[i:])
@@ -82,10 +80,10 @@ func FirstInvalid(b []byte) int {
 	return -1
 }
 
-// unplain finds what two parsers take apart differently before there is a tree.
-// The line breaks of Unicode end a line, and so a comment, for YAML 1.1 alone;
-// a mark further in is a letter to one parser and nothing to another; and a
-// directive chooses the version by which the rest is read.
+// unplain finds characters and lines that parsers read differently and that are not
+// visible in the tree. The line breaks of Unicode end a line, and so a comment, only in
+// YAML 1.1. A byte order mark inside the text is a letter to one parser and ignored by
+// another. A directive chooses the version by which the rest is read.
 func unplain(content []byte) *Error {
 	if i := FirstInvalid(content); i >= 0 {
 		return &Error{NotText, lineOf(content, i), "this is not UTF-8 text; save the file as UTF-8"}
@@ -109,7 +107,7 @@ func unplain(content []byte) *Error {
 
 func lineOf(content []byte, offset int) int { return 1 + bytes.Count(content[:offset], []byte("\n")) }
 
-// document parses without asking what is plain; its error has no line yet.
+// document parses content without the checks of unplain. Its error has no line yet.
 func document(content []byte) (*yaml.Node, *Error) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	var doc, second yaml.Node
@@ -126,7 +124,7 @@ func document(content []byte) (*yaml.Node, *Error) {
 	return doc.Content[0], nil
 }
 
-// syntax is an error of the YAML library without its own line number.
+// syntax converts an error of the YAML library, without its line number.
 func syntax(err error) *Error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -141,8 +139,8 @@ func syntax(err error) *Error {
 }
 
 // errorLine finds the line of an error. The YAML library names the line where
-// the construct around it began, or the end of the file; the error itself is on
-// the first line with which it appears, and halving finds that.
+// the construct around it began, or the end of the file. The real line is the last of the
+// shortest beginning of the file that has the error, which a binary search finds.
 func errorLine(content []byte, e *Error) int {
 	var ends []int
 	for i, c := range content {

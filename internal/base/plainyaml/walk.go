@@ -7,15 +7,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxDepth is deeper than any file of ours needs; the root is at depth 0.
+// MaxDepth is the deepest accepted nesting; the root is at depth 0.
 const MaxDepth = 24
 
-// AliasText is what to say about an alias, also about one without its anchor.
+// AliasText is the message about an alias, with or without an anchor.
 const AliasText = "aliases (*name) are not used here; write the value itself, and put a text that begins with * in quotes"
 
-// Advice for the parts of YAML that are not supported. Each is a second way to
-// write the same value, and a password that begins with such a character must
-// cause an error instead of being cut.
+// Messages about the parts of YAML that are not supported. Each part is a second way to
+// write the same value. A password that begins with such a character must
+// cause an error instead of losing it.
 const (
 	anchorText = "anchors (&name) are not used here; put a text that begins with & in quotes"
 	tagText    = "tags (!name) are not used here; put a text that begins with ! in quotes"
@@ -23,22 +23,23 @@ const (
 	mergeText  = "merge keys (<<) are not used here; write the keys themselves"
 )
 
-// Walk goes through a tree. Where values stand is named by the caller.
+// Walk visits the nodes of a tree. Key and Item return the name of a node's place from
+// the name of the place around it; the caller defines these names.
 type Walk struct {
-	Key   func(in string, k, v *yaml.Node) (at string)        // v stands under k, which is without fault
-	Item  func(in string, i int, item *yaml.Node) (at string) // item stands in a list
-	Fault func(at string, f Fault)                            // of a key, at is where its mapping stands
+	Key   func(in string, k, v *yaml.Node) (at string)        // v is the value of k, a key without fault
+	Item  func(in string, i int, item *yaml.Node) (at string) // item is element i of a list
+	Fault func(at string, f Fault)                            // for a key, at is the place of its mapping
 }
 
 // Fault is a node that is not plain.
 type Fault struct {
 	Node  *yaml.Node
-	InKey bool   // the node is the key of a mapping, and is taken out of it
-	First int    // not 0: that key stands on this line already
+	InKey bool   // the node is the key of a mapping, and is removed from it
+	First int    // not 0: the line on which the same key occurs first
 	Text  string // what is wrong and what to do; it repeats nothing of the file
 }
 
-// Tree walks root, known keys or not, in the order of the file, and continues
+// Tree visits all nodes of root in the order of the file, and continues
 // after a fault. A pair with a faulty key is removed from its mapping, so that
 // each key occurs once; a node that is nested too deeply is emptied.
 func (w Walk) Tree(root *yaml.Node) { w.value(root, "", 0) }
@@ -75,7 +76,7 @@ func (w Walk) mapping(n *yaml.Node, at string, depth int) {
 	n.Content = kept
 }
 
-// keyFault is one without text when nothing is wrong; first is the line of the
+// keyFault returns the fault of a key; an empty Text means none. first is the line of the
 // same key before, or 0.
 func keyFault(k *yaml.Node, first int) Fault {
 	f := Fault{Node: k, InKey: true, Text: unplainText(k)}
@@ -92,7 +93,7 @@ func keyFault(k *yaml.Node, first int) Fault {
 	return f
 }
 
-// unplainText is what is wrong with a node by itself.
+// unplainText returns the fault of a node without regard to its place; empty: none.
 func unplainText(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -107,10 +108,10 @@ func unplainText(n *yaml.Node) string {
 	return ""
 }
 
-// otherThanText reports whether a bare word is a truth value, a null or a number
-// of base 60 to a parser of YAML 1.1 (https://yaml.org/type), and text to one
-// of 1.2. The letters y and n alone, which are truth values there too, are text
-// to the parsers in use.
+// otherThanText reports whether a word without quotes is a boolean, the default key (=) or
+// a number of base 60 to a parser of YAML 1.1 (https://yaml.org/type), and text to one of
+// 1.2. The single letters y and n, also booleans in YAML 1.1, are text to the parsers in
+// use.
 func otherThanText(word string) bool {
 	switch strings.ToLower(word) {
 	case "yes", "no", "on", "off", "=":
@@ -120,7 +121,7 @@ func otherThanText(word string) bool {
 	return strings.Contains(digits, ":") && strings.Trim(digits, "0123456789:._") == ""
 }
 
-// Pairs walks a mapping.
+// Pairs yields the keys and values of a mapping.
 func Pairs(n *yaml.Node) func(yield func(k, v *yaml.Node) bool) {
 	return func(yield func(k, v *yaml.Node) bool) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -134,7 +135,7 @@ func Pairs(n *yaml.Node) func(yield func(k, v *yaml.Node) bool) {
 // place is a line and a column, both from 1.
 type place struct{ line, column int }
 
-// tagStarts are the places of the exclamation marks that can begin a tag.
+// tagStarts returns the places of the exclamation marks that can begin a tag.
 func tagStarts(content []byte) map[place]bool {
 	var starts map[place]bool
 	at, last := place{1, 1}, rune(0)
@@ -157,10 +158,9 @@ func tagStarts(content []byte) map[place]bool {
 	return starts
 }
 
-// showTags gives the style of a tagged node also to one whose tag is ! alone.
-// The YAML library says nothing of that tag, and by the standard it makes text
-// of a number. A mapping without braces begins where its first key does, and
-// the tag is that key's.
+// showTags sets the tagged style on nodes with the tag !, which the YAML library does not
+// report. By the standard this tag turns a number into text. A mapping without braces
+// begins at the same place as its first key; a tag there belongs to the key.
 func showTags(n *yaml.Node, starts map[place]bool) {
 	if len(starts) == 0 {
 		return

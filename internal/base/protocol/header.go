@@ -7,34 +7,34 @@ import (
 	"unicode/utf8"
 )
 
-// Marks around a value that a header cannot carry as it is (Streamable HTTP,
-// "Value Encoding"): lower case, exact.
+// Marks around an encoded value that a header cannot carry unchanged (Streamable HTTP,
+// "Value Encoding"). They are compared exactly.
 const (
 	sentinelStart = "=?base64?"
 	sentinelEnd   = "?="
 )
 
-// The headers that are Doorward's own.
+// Headers defined by Doorward.
 const (
 	// HeaderSession carries the token of a delivery session, or the bearer token of
 	// a CI job, beside the credential of the connection.
 	HeaderSession = "Doorward-Session"
-	// HeaderRenews says that the bearer of HeaderSession gets a new session where
-	// that one has ended, and wants a 401 then instead of less.
+	// HeaderRenews means that the client can renew the session of HeaderSession. It gets
+	// a 401 when the session has ended; other clients are served without guidance then.
 	HeaderRenews = "Doorward-Renews"
 	// HeaderNamespace carries the label of the caller's project. It is claimed:
 	// nothing is decided by it.
 	HeaderNamespace = "Doorward-Namespace"
-	// HeaderStdio says that a message came through `doorward connect`. Nothing is
-	// believed by it.
+	// HeaderStdio marks a message of `doorward connect`, which sends no Mcp-Param
+	// headers. It is claimed: Mcp-Param headers that are present are checked.
 	HeaderStdio = "Doorward-Stdio"
 )
 
-// errHeader says nothing of the value: it goes to the caller as -32020.
+// errHeader contains nothing of the value, because it is sent to the caller as -32020.
 var errHeader = errors.New("header value is neither plain ASCII nor Base64 of UTF-8 text")
 
-// EncodeHeader is s as the value of Mcp-Name or Mcp-Param-*: s itself where a
-// header can carry it unambiguously, else Base64 between the marks.
+// EncodeHeader returns s as a value of Mcp-Name or Mcp-Param-*: s itself if a
+// header can carry it unambiguously, and otherwise Base64 between the marks.
 func EncodeHeader(s string) string {
 	if isHeaderSafe(s) && strings.Trim(s, " ") == s && !strings.Contains(s, "\t") && !isMarked(s) {
 		return s
@@ -54,7 +54,7 @@ func DecodeHeader(v string) (string, error) {
 	if !isMarked(v) {
 		return v, nil
 	}
-	if len(v) < len(sentinelStart)+len(sentinelEnd) { // the marks share their question mark
+	if len(v) < len(sentinelStart)+len(sentinelEnd) { // "=?base64?=": the marks overlap
 		return "", errHeader
 	}
 	text, err := base64.StdEncoding.Strict().DecodeString(v[len(sentinelStart) : len(v)-len(sentinelEnd)])
@@ -64,19 +64,19 @@ func DecodeHeader(v string) (string, error) {
 	return string(text), nil
 }
 
-// isMarked reports a value with both marks, to the letter of the
-// specification: even one that is too short to have them side by side, since
-// some reader will try to decode it.
+// isMarked reports whether v begins and ends with the marks, as the specification
+// defines it. That includes a value in which they overlap, since some readers try to
+// decode it.
 func isMarked(v string) bool {
 	return strings.HasPrefix(v, sentinelStart) && strings.HasSuffix(v, sentinelEnd)
 }
 
-// isHeaderSafe reports that v is all visible ASCII, space and tab.
+// isHeaderSafe reports whether v consists of visible ASCII, space and tab.
 func isHeaderSafe(v string) bool {
 	return !strings.ContainsFunc(v, func(r rune) bool { return (r < ' ' || r > '~') && r != '\t' })
 }
 
-// NameMember is the member of params that Mcp-Name repeats for a method, or
+// NameMember returns the member of params that Mcp-Name repeats for a method, or
 // "" (Streamable HTTP, "Standard Headers"; SEP-2663 for tasks).
 func NameMember(method string) string {
 	switch method {

@@ -3,10 +3,9 @@ package protocol
 // maxNamespace is the length of a name or namespace.
 const maxNamespace = 63
 
-// ValidNamespace reports whether s is the label of a project, as clients send it
-// and as it is bound to what they open: ^[a-z0-9][a-z0-9._-]{0,62}$. Each label
-// has one form, without characters that can be confused. A client's label is a
-// claim: a valid label proves nothing.
+// ValidNamespace reports whether s is a valid label of a project:
+// ^[a-z0-9][a-z0-9._-]{0,62}$. Each label has one form, without characters that can be
+// confused. A client's label is a claim: a valid label proves nothing.
 func ValidNamespace(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -1,7 +1,7 @@
 package protocol
 
-// The notifications of changes, which belong to no call, whatever stream they
-// came on.
+// The notifications of changes. They do not belong to the call on whose stream they are
+// received.
 const (
 	ToolsChanged     = "notifications/tools/list_changed"
 	PromptsChanged   = "notifications/prompts/list_changed"
@@ -9,7 +9,7 @@ const (
 	ResourceUpdated  = "notifications/resources/updated"
 )
 
-// IsChange reports one of them.
+// IsChange reports whether method is one of the notifications of changes.
 func IsChange(method string) bool {
 	switch method {
 	case ToolsChanged, PromptsChanged, ResourcesChanged, ResourceUpdated:

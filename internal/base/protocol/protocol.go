@@ -1,7 +1,7 @@
 // Package protocol holds the words of MCP over HTTP that both sides of a
 // connection use: revisions of the specification, and the names and the encoding
-// of headers. Nothing here decides: a header is a claim of its sender.
+// of headers. A header is a claim of its sender, and nothing here decides about it.
 //
-// Invariant: DecodeHeader gives back exactly what EncodeHeader was given, and
-// refuses a value that two readers could take for two texts.
+// Invariant: DecodeHeader returns exactly the text given to EncodeHeader, and
+// refuses a value that two readers could decode differently.
 package protocol

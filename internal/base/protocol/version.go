@@ -17,7 +17,7 @@ const (
 	LatestModern = V20260728
 )
 
-// IsLegacyVersion reports one of the four known revisions with an initialize
+// IsLegacyVersion reports whether v is one of the four known revisions with an initialize
 // handshake.
 func IsLegacyVersion(v string) bool {
 	switch v {
@@ -27,12 +27,12 @@ func IsLegacyVersion(v string) bool {
 	return false
 }
 
-// IsModernVersion reports a known revision that carries version and
+// IsModernVersion reports whether v is a known revision that carries version and
 // capabilities in each request.
 func IsModernVersion(v string) bool { return v == V20260728 }
 
-// LooksModern reports a calendar date from 2026-07-28 on, known or not: such a
-// value settles the era, whatever becomes of the request.
+// LooksModern reports whether v is a calendar date from 2026-07-28 on, known or not. Such
+// a request belongs to the modern era, even if it is refused.
 func LooksModern(v string) bool {
 	if v == V20260728 {
 		return true

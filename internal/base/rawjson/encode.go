@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// The Append functions write one message on one line of their own making;
-// params, results and error data go in as they are. White space inside those
-// may hold line breaks, which only a line-framed transport minds.
+// The Append functions write a message without line breaks of their own. Params, results
+// and error data are copied unchanged and may contain line breaks, which a transport that
+// frames by lines must remove.
 
 // AppendRequest appends a request. Nil params are left out.
 func AppendRequest(dst []byte, id wire.ID, method string, params []byte) []byte {
@@ -34,7 +34,7 @@ func appendCall(dst []byte, method string, params []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendResult appends a response with a result; an empty one is written {}.
+// AppendResult appends a response with a result; an empty result is written as {}.
 func AppendResult(dst []byte, id wire.ID, result []byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
@@ -47,7 +47,7 @@ func AppendResult(dst []byte, id wire.ID, result []byte) []byte {
 }
 
 // AppendError appends a response with an error, without an id member when id
-// is nil. e.Raw goes in verbatim when set, otherwise the other fields do.
+// is nil. The error object is e.Raw if set, and is otherwise made of the other fields.
 func AppendError(dst []byte, id wire.ID, e *wire.Error) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0",`...)
 	if id != nil {
@@ -72,6 +72,6 @@ func AppendError(dst []byte, id wire.ID, e *wire.Error) []byte {
 // AppendQuote appends s as the shortest valid JSON string. Bytes that are not
 // UTF-8 become U+FFFD.
 func AppendQuote(dst []byte, s string) []byte {
-	dst, _ = jsontext.AppendQuote(dst, s) // the error says that bytes were replaced
+	dst, _ = jsontext.AppendQuote(dst, s) // an error means only that bytes were replaced
 	return dst
 }

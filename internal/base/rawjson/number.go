@@ -9,11 +9,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Comparable is raw in a form that equal values share and different ones do not: that of
-// RFC 8785, numbers too, so that 1, 1.0 and 1e0 are one. A number that a double does not
-// hold exactly, for which RFC 8785 has no form of its own, is written out: two of them
-// that a double cannot tell apart stay two. It is meant for digests that decide whether
-// two calls are equal, and not for readers.
+// Comparable returns raw in a form that is the same for equal values and different for
+// different ones. It is the form of RFC 8785, also for numbers, so that 1, 1.0 and 1e0
+// are equal. A number that a double cannot represent exactly is written with all its
+// digits, so that it stays different from the numbers that a double rounds to the same
+// value. The form is meant for digests that decide whether two calls are equal, and not
+// for readers.
 func Comparable(raw []byte) []byte {
 	text := Canonical(raw)
 	out := make([]byte, 0, len(text))
@@ -36,12 +37,13 @@ func Comparable(raw []byte) []byte {
 	return out
 }
 
-// inNumber reports whether a byte may stand behind the first one of a number.
+// inNumber reports whether a byte may follow the first one of a number.
 func inNumber(c byte) bool {
 	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
-// appendNumber appends the one form of a number. One that cannot be read stays as it is.
+// appendNumber appends the form of a number for Comparable. A number that decimalOf does
+// not accept is appended unchanged.
 func appendNumber(dst []byte, text string) []byte {
 	exact, ok := decimalOf(text)
 	if !ok {
@@ -62,15 +64,15 @@ func appendNumber(dst []byte, text string) []byte {
 	return strconv.AppendInt(dst, exact.exponent, 10)
 }
 
-// decimal is digits times ten to the exponent; the digits neither begin nor end with 0,
-// and there are none of zero.
+// decimal is the number digits times ten to the exponent. digits neither begins nor ends
+// with 0, and is empty for zero.
 type decimal struct {
 	negative bool
 	digits   string
 	exponent int64
 }
 
-// decimalOf reads a number of JSON; false: it is none, or its exponent is beyond an int32.
+// decimalOf parses a JSON number; false: it is none, or its exponent does not fit an int32.
 func decimalOf(text string) (d decimal, ok bool) {
 	text, d.negative = strings.CutPrefix(text, "-")
 	mantissa, power, _ := strings.Cut(strings.ToLower(text), "e")

@@ -1,7 +1,7 @@
 // Package rawjson writes what trust/wire reads: it changes single members and
 // strings of raw JSON, and makes whole JSON-RPC messages.
 //
-// Invariant: of bytes that wire accepted, every byte outside the changed members
-// and strings stays, and the result is JSON that wire accepts, apart from its
-// depth. Other bytes give a meaningless result and never a panic.
+// Invariant: in bytes that wire accepted, every byte outside the changed members
+// and strings stays, and the result is JSON that wire accepts, unless it is nested too
+// deeply. For other bytes the result is meaningless, but there is no panic.
 package rawjson

@@ -7,19 +7,19 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Edit changes one member of an object: to Value, raw JSON, or away when
+// Edit sets one member of an object to Value, which is raw JSON, or removes it when
 // Value is nil.
 type Edit struct {
 	Key   string
 	Value []byte
 }
 
-// Set applies the edits to obj. An existing member keeps its place, a missing one
-// is appended in the order of the edits, and of two edits of one key the later
-// one holds; every byte outside the changed members stays. A nil or empty obj
+// Set applies the edits to obj. An existing member keeps its place, missing members
+// are appended in the order of the edits, and of two edits of one key the later
+// one applies; every byte outside the changed members stays. A nil or empty obj
 // means {}. A value that is not an object is returned unchanged.
 //
-// The result is new memory, unless nothing changed: then it is obj.
+// The result is new memory, unless nothing has changed: then it is obj.
 func Set(obj []byte, edits ...Edit) []byte {
 	if len(bytes.Trim(obj, " \n\r\t")) == 0 {
 		obj = []byte("{}")
@@ -41,17 +41,16 @@ func Set(obj []byte, edits ...Edit) []byte {
 	return e.finish()
 }
 
-// maxEdits is what splice has bits for.
+// maxEdits is the number of edits that splice.done has bits for.
 const maxEdits = 64
 
-// splice copies an object member by member. Between the opening bracket and
-// each key lies its lead: white space, and from the second on the comma. The
-// lead of the first member goes with whichever member comes first at the end,
-// so that removals leave no comma behind.
+// splice copies an object member by member. The bytes before a key are its lead: white
+// space, and from the second member on the comma. The first member that is kept gets the
+// lead of the first member of obj, so that removals leave no comma behind.
 type splice struct {
 	obj     []byte
 	edits   []Edit
-	done    uint64 // bit i: the member of edit i was there
+	done    uint64 // bit i: the member of edit i exists in obj
 	out     []byte
 	last    int       // end of the previous member, kept or not
 	first   wire.Span // lead of the first member
@@ -59,8 +58,8 @@ type splice struct {
 	changed bool
 }
 
-// sizeAfter is enough for obj with the edits applied, unless a key needs
-// escapes.
+// sizeAfter returns a capacity that suffices for obj with the edits applied, unless a key
+// needs escapes.
 func sizeAfter(obj []byte, edits []Edit) int {
 	size := len(obj)
 	for _, e := range edits {
@@ -69,8 +68,8 @@ func sizeAfter(obj []byte, edits []Edit) int {
 	return size
 }
 
-// member handles the i-th member, at the given span, whose value is the last
-// n bytes of it.
+// member copies, changes or removes the i-th member, at the given span, whose value is the
+// last n bytes of it.
 func (s *splice) member(i int, rawKey []byte, at wire.Span, n int) {
 	lead := wire.Span{Start: s.last, End: at.Start}
 	if i == 0 {
@@ -96,7 +95,7 @@ func (s *splice) member(i int, rawKey []byte, at wire.Span, n int) {
 	s.out = append(s.out, change.Value...)
 }
 
-// match is the last edit of the key, if any.
+// match returns the last edit of the key; nil: there is none.
 func (s *splice) match(rawKey []byte) (change *Edit) {
 	for i := range s.edits {
 		if keyIs(rawKey, s.edits[i].Key) {
@@ -107,7 +106,7 @@ func (s *splice) match(rawKey []byte) (change *Edit) {
 	return change
 }
 
-// finish appends what was missing, and the rest of the object.
+// finish appends the missing members and the rest of the object.
 func (s *splice) finish() []byte {
 	for i, e := range s.edits {
 		if s.done>>i&1 != 0 || e.Value == nil || s.overruled(i) {
@@ -132,8 +131,8 @@ func (s *splice) overruled(i int) bool {
 }
 
 // SetIn applies the edits to the object that is the member key of obj. A
-// missing member is made, unless the edits leave it empty. A member that is
-// no object counts as missing: it is replaced when the edits set something,
+// missing member is created, unless it would be empty. A member that is not an
+// object counts as missing: it is replaced when the edits set something,
 // and stays when they only remove.
 func SetIn(obj []byte, key string, edits ...Edit) []byte {
 	inner := wire.Get(obj, key)
@@ -151,7 +150,7 @@ func SetIn(obj []byte, key string, edits ...Edit) []byte {
 	return Set(obj, Edit{key, changed})
 }
 
-// keyIs reports whether the raw key, quotes included, stands for want.
+// keyIs reports whether the unescaped text of rawKey, which has its quotes, is want.
 func keyIs(rawKey []byte, want string) bool {
 	if bytes.IndexByte(rawKey, '\\') < 0 {
 		return len(rawKey) >= 2 && string(rawKey[1:len(rawKey)-1]) == want

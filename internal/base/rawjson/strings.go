@@ -8,13 +8,13 @@ import (
 
 // String is one JSON string inside a value, as MapStrings finds it.
 type String struct {
-	Text  []byte // unescaped; aliases the value where it has no escapes
+	Text  []byte // unescaped; aliases the value if it has no escapes
 	Key   []byte // the unescaped key of the member whose value it is; nil for an element of an array, and for a key
 	IsKey bool   // it is itself the key of a member
 }
 
-// MapStrings gives every string in raw, keys too, to f in the order of the
-// bytes, and puts what f returns in its place where f returns true. All other
+// MapStrings calls f with every string in raw, including keys, in the order of the
+// bytes, and replaces the string by the text that f returns with true. All other
 // bytes stay. The result is raw itself when nothing was replaced.
 func MapStrings(raw []byte, f func(String) ([]byte, bool)) []byte {
 	m := stringMap{raw: raw, f: f}
@@ -35,14 +35,14 @@ func MapStrings(raw []byte, f func(String) ([]byte, bool)) []byte {
 type stringMap struct {
 	raw    []byte
 	f      func(String) ([]byte, bool)
-	at     int    // behind the last string
-	key    []byte // of the value that comes next, nil inside an array
+	at     int    // offset behind the last string
+	key    []byte // key of the next value; nil: there is none
 	out    []byte // nil while nothing was replaced
-	copied int    // up to here raw is in out
+	copied int    // length of raw that was copied to out
 }
 
-// between forgets the key once its value has begun with something else than a
-// string, or is over.
+// between clears the key if its value is not a string: the value has begun or ended in the
+// gap between two strings.
 func (m *stringMap) between(gap []byte) {
 	if m.key != nil && bytes.ContainsAny(gap, ",[{") {
 		m.key = nil
@@ -74,7 +74,8 @@ func (m *stringMap) one(p int) {
 	m.copied = m.at
 }
 
-// isKey reports whether a colon follows.
+// isKey reports whether rest, the bytes behind a string, begins with a colon, apart from
+// white space: the string is a key then.
 func isKey(rest []byte) bool {
 	rest = bytes.TrimLeft(rest, " \n\r\t")
 	return len(rest) > 0 && rest[0] == ':'

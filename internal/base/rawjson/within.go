@@ -2,11 +2,11 @@ package rawjson
 
 import "github.com/doorward/doorward/internal/trust/wire"
 
-// Empty is the empty object. It is not changed.
+// Empty is the empty object. It must not be changed.
 var Empty = []byte(`{}`)
 
-// AppendComma adds the comma in front of a further element of the array or member of
-// the object that b begins.
+// AppendComma appends a comma to b, the beginning of an array or object, unless b is only
+// the opening bracket.
 func AppendComma(b []byte) []byte {
 	if len(b) > 1 {
 		return append(b, ',')
@@ -14,21 +14,21 @@ func AppendComma(b []byte) []byte {
 	return b
 }
 
-// IsTrue reports the literal true.
+// IsTrue reports whether raw is the literal true.
 func IsTrue(raw []byte) bool { return string(raw) == "true" }
 
-// Same reports whether out is raw itself, not changed and not copied.
+// Same reports whether out and raw are the same memory, so that nothing was changed.
 func Same(out, raw []byte) bool {
 	return len(out) == len(raw) && (len(out) == 0 || &out[0] == &raw[0])
 }
 
-// IsText reports a string whose text is want.
+// IsText reports whether raw is a JSON string whose text is want.
 func IsText(raw []byte, want string) bool {
 	text, ok := wire.Text(raw)
 	return ok && text == want
 }
 
-// InMember applies f to one member of an object, if it is there.
+// InMember applies f to the value of one member of an object, if it exists.
 func InMember(raw []byte, key string, f func([]byte) []byte) []byte {
 	value := wire.Get(raw, key)
 	if value == nil {
@@ -40,7 +40,8 @@ func InMember(raw []byte, key string, f func([]byte) []byte) []byte {
 	return raw
 }
 
-// InElements applies f to the elements of an array; anything else stays as it is.
+// InElements returns a function that applies f to the elements of an array, and returns
+// any other value unchanged.
 func InElements(f func([]byte) []byte) func([]byte) []byte {
 	return func(raw []byte) []byte {
 		if len(raw) == 0 || raw[0] != '[' {
@@ -59,7 +60,8 @@ func InElements(f func([]byte) []byte) func([]byte) []byte {
 	}
 }
 
-// InMembers applies f to the values of an object; anything else stays as it is.
+// InMembers returns a function that applies f to the values of an object's members, and
+// returns any other value unchanged.
 func InMembers(f func([]byte) []byte) func([]byte) []byte {
 	return func(raw []byte) []byte {
 		if len(raw) == 0 || raw[0] != '{' {
