@@ -11,7 +11,7 @@ import (
 	"runtime"
 )
 
-// MaxFile is the size in bytes above which a file is no secret.
+// MaxFile is the largest accepted size of a secret file in bytes.
 const MaxFile = 64 << 10
 
 // Errors of ReadFile, wrapped with the path.
@@ -24,11 +24,12 @@ var (
 
 func isAbs(path string) bool { return filepath.IsAbs(path) }
 
-// ReadFile reads a secret from the regular file at the absolute path, without its last line end. Links are followed,
-// because service managers hand over secrets that way; the opened file is judged.
+// ReadFile reads a secret from the regular file at the absolute path, without its last line
+// end. Links are followed, because service managers provide secrets that way; the checks
+// are made on the opened file.
 func ReadFile(path string) (Value, error) { return ReadFileBy(path, os.Open) }
 
-// ReadFileBy is ReadFile with another way to open the file.
+// ReadFileBy is ReadFile with another function to open the file.
 func ReadFileBy(path string, open func(path string) (*os.File, error)) (Value, error) {
 	if !isAbs(path) {
 		return Value{}, ErrPath
@@ -49,8 +50,8 @@ func ReadFileBy(path string, open func(path string) (*os.File, error)) (Value, e
 	return New(string(b)), nil
 }
 
-// readRegular opens and reads the file after judging it. The check before opening avoids blocking on a pipe; the
-// check that decides is made on the open file, which cannot be exchanged.
+// readRegular opens, checks and reads the file. The check before opening avoids blocking on
+// a pipe; the check of the open file decides, because that file cannot be replaced.
 func readRegular(path string, open func(string) (*os.File, error)) ([]byte, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func readRegular(path string, open func(string) (*os.File, error)) ([]byte, erro
 	return b, err
 }
 
-// judge looks at the open file. Windows has no mode bits to judge by.
+// judge checks the open file. Windows has no mode bits to check.
 func judge(f *os.File) error {
 	info, err := f.Stat()
 	switch {

@@ -19,8 +19,8 @@ var (
 	ErrManyEntries = errors.New("the keyring has more than one such entry")
 )
 
-// keyringPatience bounds one look-up. The keyring service may not be running, for instance
-// at boot.
+// keyringPatience is the time limit of one look-up. The keyring service may not be running,
+// for instance at boot.
 const keyringPatience = 5 * time.Second
 
 // Names of the Secret Service API 0.2 of freedesktop.org.
@@ -42,9 +42,10 @@ type wireSecret struct {
 	ContentType string
 }
 
-// ReadKeyring fetches the entry with the attributes service and username, which is how secret-tool and the keyring
-// libraries of Go and Python store one, from the user's secret service. A locked keyring is an error: a daemon does
-// not put prompts on a screen. The text crosses the session bus, a Unix socket of this user, in the clear.
+// ReadKeyring fetches the entry with the attributes service and username from the user's
+// secret service. secret-tool and the keyring libraries of Go and Python store entries with
+// these attributes. A locked keyring is an error, because a daemon does not show prompts.
+// The text is sent unencrypted over the session bus, a Unix socket of this user.
 func ReadKeyring(env func(string) (string, bool), service, name string) (Value, error) {
 	v, err := readKeyring(SessionBus(env), service, name)
 	if err != nil {
@@ -53,8 +54,8 @@ func ReadKeyring(env func(string) (string, bool), service, name string) (Value, 
 	return v, nil
 }
 
-// SessionBus is where the session bus listens, empty when there is none that we use: a Unix socket and nothing else,
-// since other transports would leave the machine or start a program.
+// SessionBus returns the address of the session bus; empty: there is none on a Unix socket.
+// Other transports are not used, since they would leave the machine or start a program.
 func SessionBus(env func(string) (string, bool)) string {
 	if env == nil {
 		return ""
@@ -110,7 +111,8 @@ func findItem(ctx context.Context, conn *dbus.Conn, service, name string) (dbus.
 	return "", ErrNoEntry
 }
 
-// getSecret opens a session of the service, which the end of the connection closes, and fetches the item.
+// getSecret opens a session of the service and fetches the item. The session ends with the
+// connection.
 func getSecret(ctx context.Context, conn *dbus.Conn, item dbus.ObjectPath) (Value, error) {
 	var output dbus.Variant
 	var session dbus.ObjectPath
@@ -128,7 +130,7 @@ func getSecret(ctx context.Context, conn *dbus.Conn, item dbus.ObjectPath) (Valu
 	return New(string(s.Value)), nil
 }
 
-// call is one method call to the secret service.
+// call calls a method of the secret service.
 func call(ctx context.Context, conn *dbus.Conn, object dbus.ObjectPath, method string, args ...any) *dbus.Call {
 	return conn.Object(busName, object).CallWithContext(ctx, method, 0, args...)
 }

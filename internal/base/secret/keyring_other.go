@@ -4,8 +4,8 @@ package secret
 
 import "errors"
 
-// ErrKeyring is the answer to every ${keyring:} reference here: macOS offers its keychain to Go through a child
-// process or cgo alone, and Doorward uses neither for this.
+// ErrKeyring is the error of every ${keyring:} reference on this system. On macOS the
+// keychain would need a child process or cgo, and Doorward uses neither for this.
 var ErrKeyring = errors.New("keyring references are not supported on this system; use ${env:NAME} or ${file:/path}")
 
 // ReadKeyring returns ErrKeyring.
@@ -16,5 +16,5 @@ func ReadKeyring(func(string) (string, bool), string, string) (Value, error) {
 // StoreKeyring returns ErrKeyring.
 func StoreKeyring(func(string) (string, bool), string, string, Value) error { return ErrKeyring }
 
-// SessionBus returns "": no session bus is used here.
+// SessionBus returns "": no session bus is used on this system.
 func SessionBus(func(string) (string, bool)) string { return "" }

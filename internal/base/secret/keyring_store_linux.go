@@ -7,8 +7,9 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// StoreKeyring writes the entry that ReadKeyring finds under service and name, in place of one that is there, to the
-// user's default collection. The errors are ErrKeyring and ErrLocked, and ErrManyEntries when it would not be found.
+// StoreKeyring writes the entry that ReadKeyring finds under service and name to the user's
+// default collection. It replaces an existing entry there. The error is ErrKeyring,
+// ErrLocked, or one of ReadKeyring if the new entry is not found, such as ErrManyEntries.
 func StoreKeyring(env func(string) (string, bool), service, name string, v Value) error {
 	if err := storeKeyring(SessionBus(env), service, name, v); err != nil {
 		return fmt.Errorf("storing %s/%s in the keyring: %w", service, name, err)
@@ -39,8 +40,8 @@ func storeKeyring(address, service, name string, v Value) error {
 		wireSecret{Session: session, Parameters: []byte{}, Value: []byte(v.Reveal()), ContentType: "text/plain"})
 }
 
-// createItem replaces the entry with these attributes. The service answers with the path of a prompt instead of an
-// item when somebody has to unlock the collection.
+// createItem creates or replaces the entry with these attributes. If the collection must be
+// unlocked, the service returns the path of a prompt instead of an item.
 func createItem(ctx context.Context, conn *dbus.Conn, collection dbus.ObjectPath, attributes map[string]string, s wireSecret) error {
 	properties := map[string]dbus.Variant{
 		ifaceItem + "Label":      dbus.MakeVariant("Doorward: " + attributes[attrUser]),

@@ -5,17 +5,18 @@ import (
 	"strings"
 )
 
-// named is the name of a variable, header or option that holds a secret.
+// named matches the name of a variable, header or option that holds a secret.
 const named = `(?i)token|secret|passw|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization|cookie|(^|[_-])(auth|pat|key|pwd)$`
 
-// formed is a value that is a secret, whatever its name.
+// formed matches a value that is a secret by its form.
 const formed = `^(sk-|gh[pousr]_|github_pat_|glpat-|xox[abps]-|AKIA|eyJ)|://[^/@:]*:[^/@]+@`
 
-// scheme is the part of a header before the secret.
+// scheme matches the part of a header before the secret.
 const scheme = `^(?i:bearer|basic|token)\s+`
 
-// In finds what looks like a secret in a value, by the value's name and form, and what
-// stands before it; empty: none. A reference such as ${env:NAME} is none.
+// In returns the part of a value that looks like a secret, by the value's name and form,
+// and the authentication scheme before it; empty: none. A value with a reference such as
+// ${env:NAME} does not count.
 func In(name, value string) (before, found string) {
 	if value == "" || strings.Contains(value, "${") {
 		return "", ""
@@ -28,10 +29,10 @@ func In(name, value string) (before, found string) {
 	return before, found
 }
 
-// Shown are the arguments of a program with [secret] in place of what looks like one:
-// by the option in front of it, by its own name and form, or since it looks made at
-// random. It leaves out too much rather than too little, and finds no secret that looks
-// like a word.
+// Shown returns the arguments of a program with [secret] in place of every text that looks
+// like a secret: by the option before it, by its own name and form, or because it looks
+// random. It replaces too much rather than too little. It does not find a secret that
+// looks like an ordinary word.
 func Shown(args []string) []string {
 	out := make([]string, 0, len(args))
 	option := ""
@@ -45,14 +46,15 @@ func Shown(args []string) []string {
 	return out
 }
 
-// assigned is a name with its value: --name=value, NAME=value or a header.
+// assigned matches a name with its value: --name=value, NAME=value or a header.
 const assigned = `^(-*([A-Za-z][A-Za-z0-9_.-]*)(?:=|:\s+))(?s:(.*))$`
 
 // random matches the characters of a generated value: at least 20 letters, digits and
 // marks of base64. The caller decides whether their mix looks generated.
 const random = `^[A-Za-z0-9_+/=-]{20,}$`
 
-// shown is one argument behind an option, "" for none.
+// shown returns one argument for printing. option is the name of the option before it, or
+// "".
 func shown(option, arg string) string {
 	if m := regexp.MustCompile(assigned).FindStringSubmatch(arg); m != nil {
 		return m[1] + shown(m[2], m[3])

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Kind is where a reference leads.
+// Kind is the kind of place that a reference names.
 type Kind uint8
 
 // The kinds of a reference.
@@ -16,13 +16,14 @@ const (
 	Keyring                 // ${keyring:service/name}
 )
 
-// Ref is one reference of a Template. Name is a variable, a path, or service/name: where a secret is, not what it is.
+// Ref is one reference of a Template. Name is a variable, a path, or service/name. It is
+// the place of a secret and not secret itself.
 type Ref struct {
 	Kind Kind
 	Name string
 }
 
-// Errors of Parse. None of them repeats any of the text, which may hold a secret.
+// Errors of Parse. None of them repeats any part of the text, which may be secret.
 var (
 	ErrUnclosed = errors.New("a reference that begins with ${ has no closing brace; write $${ for a plain ${")
 	ErrNested   = errors.New("a reference holds another reference; use one only")
@@ -33,8 +34,8 @@ var (
 	ErrEntry    = errors.New("${keyring:…} wants service/name, such as ${keyring:github/token}")
 )
 
-// Template is a text with references in it. Its fixed parts may be secret too, so it prints as a Value does, and for
-// the same reason as in Value they are behind a pointer.
+// Template is a text with references in it. Its fixed parts may be secret too, so it prints
+// as a Value does, and keeps its parts behind a pointer for the same reason.
 type Template struct {
 	parts *[]part
 }
@@ -46,7 +47,7 @@ type part struct {
 	fallback bool // the variable has a default
 }
 
-// Parse reads the references in s. $${ stands for a plain ${, a $ before anything else for itself.
+// Parse parses a text with references. $${ means a literal ${; any other $ is literal.
 func Parse(s string) (Template, error) {
 	var parts []part
 	var fixed strings.Builder
@@ -77,7 +78,7 @@ func Parse(s string) (Template, error) {
 	return Template{&parts}, nil
 }
 
-// all is the parts, none for the zero Template.
+// all returns the parts; none for the zero Template.
 func (t Template) all() []part {
 	if t.parts == nil {
 		return nil
@@ -85,7 +86,7 @@ func (t Template) all() []part {
 	return *t.parts
 }
 
-// parseReference reads what stands between ${ and }.
+// parseReference parses the text between ${ and }.
 func parseReference(s string) (part, error) {
 	if strings.Contains(s, "${") {
 		return part{}, ErrNested
@@ -113,7 +114,7 @@ func parseReference(s string) (part, error) {
 	return part{}, ErrKind
 }
 
-// variable makes a part of a variable and its default.
+// variable returns the part for a variable and its default.
 func variable(name, text string, fallback bool) (part, error) {
 	if !isName(name) {
 		return part{}, ErrName
@@ -121,7 +122,7 @@ func variable(name, text string, fallback bool) (part, error) {
 	return part{text: text, ref: Ref{Env, name}, fallback: fallback}, nil
 }
 
-// isName tells whether s is [A-Za-z_][A-Za-z0-9_]*.
+// isName reports whether s matches [A-Za-z_][A-Za-z0-9_]*.
 func isName(s string) bool {
 	for i, c := range []byte(s) {
 		letter := c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z'
@@ -132,7 +133,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// Refs lists the references in their order.
+// Refs returns the references in their order.
 func (t Template) Refs() []Ref {
 	var refs []Ref
 	for _, p := range t.all() {
@@ -143,23 +144,24 @@ func (t Template) Refs() []Ref {
 	return refs
 }
 
-// Sources says where references are looked up.
+// Sources holds the functions that look references up.
 type Sources struct {
 	Env     func(name string) (value string, ok bool) // nil: every variable is unset
 	File    func(path string) (Value, error)          // nil: ReadFile
 	Keyring func(service, name string) (Value, error) // nil: ReadKeyring with Env
 }
 
-// UnsetError is a variable without a value and without a default.
+// UnsetError is the error for a variable that is not set and has no default.
 type UnsetError struct{ Name string }
 
-// Error names the variable.
+// Error returns a text with the name of the variable.
 func (e *UnsetError) Error() string {
 	return fmt.Sprintf("environment variable %s is not set", e.Name)
 }
 
-// Resolve fetches every reference. As in a shell, the default of ${NAME:-default} holds when the variable is unset or
-// empty, and a variable that is set to nothing is nothing. All failures are reported, joined as by errors.Join.
+// Resolve returns the text with every reference replaced. As in a shell, the default of
+// ${NAME:-default} applies when the variable is unset or empty, and without a default an
+// empty variable is the empty text. All errors are returned, joined by errors.Join.
 func (t Template) Resolve(src Sources) (Value, error) {
 	var b strings.Builder
 	var errs []error
@@ -176,7 +178,7 @@ func (t Template) Resolve(src Sources) (Value, error) {
 	return New(b.String()), nil
 }
 
-// resolve fetches one part.
+// resolve returns the text of one part.
 func (p part) resolve(src Sources) (string, error) {
 	switch p.ref.Kind {
 	case Env:
@@ -215,7 +217,7 @@ func (p part) resolveEnv(env func(string) (string, bool)) (string, error) {
 	return value, nil
 }
 
-// String returns [secret], since fixed text can be one.
+// String returns [secret], since fixed text may be secret.
 func (Template) String() string { return hidden }
 
 // GoString returns [secret].

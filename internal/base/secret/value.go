@@ -1,8 +1,11 @@
-// Package secret holds references to secrets, and the secrets themselves once they have been fetched.
+// Package secret resolves references to secrets and keeps the secrets from being printed.
 //
-// It exists so that a password in a configuration is a name for where the password is, and so that the password,
-// once known, cannot reach a log, an error or an answer by being printed along with something else. Its invariant:
-// the text of a Value leaves it through Reveal and no other way, and no error of this package holds any part of one.
+// A configuration names the place of a password instead of the password. A password that
+// was read must not reach a log, an error or an answer because a value that contains it is
+// printed.
+//
+// Invariant: the text of a Value is available only through Reveal, and no error of this
+// package contains any part of it.
 package secret
 
 import (
@@ -11,13 +14,13 @@ import (
 	"log/slog"
 )
 
-// hidden is what every printed form of a Value says.
+// hidden is the printed form of every Value.
 const hidden = "[secret]"
 
-// Value is a secret text. The zero Value is empty. Printing one, in whatever way, gives [secret].
+// Value is a secret text. The zero Value is empty. Its printed form is always [secret].
 type Value struct {
-	// A pointer, because fmt prints the unexported fields of a struct around it without asking Value's methods: it
-	// then shows an address and not the text.
+	// text is a pointer because fmt prints the unexported fields of a struct around a Value
+	// without calling the methods of Value: it then prints an address and not the text.
 	text *string
 }
 
@@ -37,28 +40,29 @@ func (v Value) Reveal() string {
 	return *v.text
 }
 
-// Empty tells whether there is no text.
+// Empty reports whether there is no text.
 func (v Value) Empty() bool { return v.text == nil }
 
-// Equal compares in a time that depends on the lengths alone.
+// Equal reports whether v and w are equal, in a time that depends only on the lengths.
 func (v Value) Equal(w Value) bool {
 	return subtle.ConstantTimeCompare([]byte(v.Reveal()), []byte(w.Reveal())) == 1
 }
 
-// String, GoString, Format, LogValue, MarshalText and MarshalJSON all give [secret].
+// String returns [secret], and so do GoString, Format, LogValue, MarshalText and
+// MarshalJSON.
 func (Value) String() string { return hidden }
 
-// GoString is for %#v.
+// GoString implements fmt.GoStringer.
 func (Value) GoString() string { return hidden }
 
-// Format is for every verb of fmt.
+// Format implements fmt.Formatter, for every verb.
 func (Value) Format(s fmt.State, _ rune) { _, _ = s.Write([]byte(hidden)) }
 
-// LogValue is for log/slog.
+// LogValue implements slog.LogValuer.
 func (Value) LogValue() slog.Value { return slog.StringValue(hidden) }
 
-// MarshalText is for encoding/xml, flag and their like.
+// MarshalText implements encoding.TextMarshaler.
 func (Value) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// MarshalJSON is for encoding/json.
+// MarshalJSON implements json.Marshaler.
 func (Value) MarshalJSON() ([]byte, error) { return []byte(`"` + hidden + `"`), nil }

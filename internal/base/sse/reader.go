@@ -7,39 +7,39 @@ import (
 	"strconv"
 )
 
-// ErrTooLarge ends a stream whose next event or line is over the limit.
+// ErrTooLarge is the error of a stream whose next event or line exceeds the limit.
 var ErrTooLarge = errors.New("server-sent event too large")
 
 // Reader reads an event stream by the grammar of the HTML standard,
-// section 9.2.6: lines end in CR, LF or CRLF, one byte order mark may come
-// first, unknown fields and comments are skipped, an event that the stream
-// ends in the middle of is dropped.
+// section 9.2.6: lines end in CR, LF or CRLF, the stream may begin with one byte order
+// mark, unknown fields and comments are skipped, an event that is not complete at the end
+// of the stream is dropped.
 //
-// Data lines are joined where they lie, in the read buffer, so a large event
+// Data lines are joined in place in the read buffer, so a large event
 // is not copied again. The buffer holds at most about four times the limit.
 type Reader struct {
 	r        io.Reader
 	max      int
 	buf      []byte
-	data     span // data of the current event so far, in buf
-	at       int  // buf[at:] is not consumed
-	searched int  // bytes of buf[at:] known to hold no line end
-	skipLF   bool // the last line ended in CR: an LF that follows belongs to it
-	started  bool
-	err      error // of r, once buf is used up
+	data     span  // data of the current event so far, in buf
+	at       int   // buf[at:] is not consumed
+	searched int   // number of bytes of buf[at:] known to hold no line end
+	skipLF   bool  // the last line ended in CR: an LF that follows belongs to it
+	started  bool  // the first line was read
+	err      error // error of r, returned when buf is used up
 }
 
 // span is a part of the buffer, from start to before end.
 type span struct{ start, end int }
 
 const (
-	// maxFieldName is what a line may have on top of the event limit: the
-	// field's name, the colon, a space.
+	// maxFieldName is the number of bytes that a line may have in addition to the event
+	// limit: the field's name, the colon, a space.
 	maxFieldName = 64
-	// keepBuffer is the memory that a reader keeps between events: streams
+	// keepBuffer is the largest buffer that a reader keeps between events: streams
 	// are many, long-lived and mostly idle.
 	keepBuffer = 64 << 10
-	// readChunk is the least memory to read into.
+	// readChunk is the smallest buffer.
 	readChunk = 1 << 10
 )
 
@@ -48,10 +48,10 @@ func NewReader(r io.Reader, maxEvent int) *Reader {
 	return &Reader{r: r, max: maxEvent}
 }
 
-// Next reads the next event: one that has data, an id or a retry time, so that
-// priming events are seen. Data is valid until the next call. The error is
-// io.EOF at the end of the stream, ErrTooLarge, or the reader's own; it
-// stays.
+// Next returns the next event with data, an id or a retry time. Events without data are
+// included because MCP servers prime a stream with an id alone. Data is valid until the
+// next call. The error is io.EOF at the end of the stream, ErrTooLarge, or that of the
+// underlying reader; later calls return it again.
 func (e *Reader) Next() (Event, error) {
 	e.data = span{}
 	ev := Event{Retry: -1}
@@ -105,8 +105,8 @@ func (e *Reader) cut(line span) (name string, value span) {
 	return "", value
 }
 
-// join adds a line to the data, which lies before it in the buffer, with room
-// in between for the line feed: at least the field's name was there.
+// join appends a line to the data, which is before it in the buffer. The field name
+// between the two leaves room for the line feed. false: the data exceeds the limit.
 func (e *Reader) join(value span, hasData bool) bool {
 	if !hasData {
 		e.data = value
@@ -118,7 +118,7 @@ func (e *Reader) join(value span, hasData bool) bool {
 	return e.data.end-e.data.start <= e.max
 }
 
-// set takes a field other than data.
+// set sets a field other than data.
 func (ev *Event) set(name string, value []byte) {
 	switch name {
 	case "event":
@@ -134,7 +134,7 @@ func (ev *Event) set(name string, value []byte) {
 	}
 }
 
-// milliseconds reads ASCII digits alone; a number beyond int is no number.
+// milliseconds parses ASCII digits; false: value has another character or exceeds int.
 func milliseconds(value []byte) (int, bool) {
 	for _, c := range value {
 		if c < '0' || c > '9' {
@@ -145,13 +145,13 @@ func milliseconds(value []byte) (int, bool) {
 	return ms, err == nil
 }
 
-// fail ends the stream for good.
+// fail ends the stream: all later calls return err. It releases the buffer.
 func (e *Reader) fail(err error) error {
 	*e = Reader{err: err, max: e.max}
 	return err
 }
 
-// line is the next line without its end, valid until the next call. It never
+// line returns the next line without its end, valid until the next call. It never
 // waits for a byte behind the line end.
 func (e *Reader) line() (span, error) {
 	for {
@@ -202,10 +202,10 @@ func (e *Reader) take(n int) span {
 	return line
 }
 
-// fill reads more, behind what is not consumed.
+// fill reads more bytes into the buffer.
 func (e *Reader) fill() {
 	e.makeRoom()
-	for range 100 { // as bufio does: a reader may return nothing now and then, not for ever
+	for range 100 { // as in bufio: a Read may return 0 bytes without an error, but not forever
 		n, err := e.r.Read(e.buf[len(e.buf):cap(e.buf)])
 		e.buf = e.buf[:len(e.buf)+n]
 		if e.err = err; n > 0 || err != nil {
@@ -215,9 +215,9 @@ func (e *Reader) fill() {
 	e.err = io.ErrNoProgress
 }
 
-// makeRoom leaves room for a read: at the end of the buffer while there is
-// some, else by moving what is still wanted to the front, else in twice as
-// much memory; and in little again when a long line is over.
+// makeRoom makes room for a read at the end of the buffer. If there is too little, it moves
+// the bytes in use to the front, or into a buffer of twice the size. A large buffer without
+// bytes in use is replaced by a small one.
 func (e *Reader) makeRoom() {
 	data, rest := e.buf[e.data.start:e.data.end], e.buf[e.at:]
 	wanted := len(data) + len(rest)

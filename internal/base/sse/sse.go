@@ -2,7 +2,7 @@
 // standard, section 9.2.6.
 //
 // Invariant: a reader holds at most about four times the event limit in memory,
-// and an event that the stream ends in the middle of is never returned.
+// and never returns an event that is not complete.
 package sse
 
 import (
@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Event is one server-sent event as its own lines told it. Unlike a browser,
+// Event is one server-sent event, made of its own lines only. Unlike a browser,
 // the reader does not carry an id or a retry time over to later events.
 type Event struct {
 	ID    string
-	HasID bool   // an id line was there, perhaps an empty one
+	HasID bool   // there is an id line, perhaps an empty one
 	Name  string // the event line; "" means "message"
-	Data  []byte // lines joined by \n; nil without a data line, empty for an empty one
-	Retry int    // milliseconds, -1 when there was no retry line
+	Data  []byte // data lines joined by \n; nil without a data line, empty for an empty one
+	Retry int    // milliseconds; -1: there is no retry line
 }
 
 // Append appends an event: id and name when they are not empty, one data
@@ -45,7 +45,7 @@ func appendField(dst []byte, field, value string) []byte {
 	return append(dst, '\n')
 }
 
-// cutLine splits data behind its first line end, if there is one.
+// cutLine splits data after its first line end; more reports whether there is one.
 func cutLine(data []byte) (line, rest []byte, more bool) {
 	n := lineEnd(data)
 	if n < 0 {
@@ -58,9 +58,9 @@ func cutLine(data []byte) (line, rest []byte, more bool) {
 	return line, rest, true
 }
 
-// lineEnd is the offset of the first CR or LF, or -1. It looks at one window
-// after the other, lest many lines that end in CR cost a search for LF to the
-// end of the buffer each.
+// lineEnd returns the offset of the first CR or LF, or -1. It searches one window after
+// the other. Otherwise each line that ends in CR would cost a search for an LF up to the
+// end of the buffer.
 func lineEnd(b []byte) int {
 	const window = 4 << 10
 	for from := 0; from < len(b); from += window {

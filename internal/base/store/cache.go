@@ -1,7 +1,7 @@
 package store
 
-// cached is how many compiled statements a connection keeps. Doorward has
-// fewer; the limit is for a caller that builds its statements.
+// cached is the most compiled statements that a connection keeps. Doorward has
+// fewer; the limit is for a caller that builds statements dynamically.
 const cached = 512
 
 // cache holds the compiled statements of one connection.
@@ -12,7 +12,7 @@ func (c *cache[S]) get(key string) (S, bool) {
 	return s, ok
 }
 
-// put keeps s, and drops any other one when there are too many.
+// put keeps s, and drops arbitrary other statements when there are too many.
 func (c *cache[S]) put(key string, s S, drop func(S)) {
 	if c.m == nil {
 		c.m = make(map[string]S)

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// claim makes this process the one user of the database in o.Dir: it refuses a
-// second daemon, and a place that cannot hold a database, and leaves the files
-// there, for their owner alone.
+// claim makes this process the only user of the database in o.Dir. It fails for a
+// second daemon, and for a directory that cannot hold a database. It creates the files of
+// the database with mode 0600.
 func claim(o Options) (path string, lock *os.File, err error) {
 	path, err = dbPath(o.Dir)
 	if err != nil {
@@ -34,9 +34,9 @@ func claim(o Options) (path string, lock *os.File, err error) {
 	return path, lock, nil
 }
 
-// ownFiles makes the files of the database, which SQLite would give the
-// umask's mode. It removes the log of an empty database and makes a new one;
-// that one gets its mode by the name's `modeof`.
+// ownFiles creates the files of the database with mode 0600; SQLite would use the umask.
+// SQLite removes the log of an empty database and creates a new one, which gets the mode
+// of the database by the URI parameter `modeof`.
 func ownFiles(path string) error {
 	return errors.Join(ownFile(path), ownFile(path+"-wal"), ownFile(path+"-shm"))
 }
@@ -73,8 +73,8 @@ func checkDir(dir string, o Options) error {
 	return nil
 }
 
-// flock takes the lock that the kernel ends with the process. The file stays:
-// removing it would let two daemons hold different files of one name.
+// flock takes the lock, which ends with the process at the latest. The file is never
+// removed: otherwise two daemons could lock different files of the same name.
 func flock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -98,8 +98,8 @@ func flock(path string) (*os.File, error) {
 	return nil, err
 }
 
-// unlock gives the lock back. It does not leave that to the closing of the
-// file: a child process that is just being started shares it until its exec.
+// unlock releases the lock. Closing the file would not suffice: a child process that is
+// just being started shares it until its exec.
 func unlock(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// errUnsupported is the answer to opening SQLite: on Windows there is the client side alone.
+// errUnsupported is the error of opening SQLite: on Windows there is no daemon.
 var errUnsupported = errors.New("the embedded store is not supported on Windows")
 
 func claim(Options) (string, *os.File, error) { return "", nil, errUnsupported }

@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// Everything in which the SQL of the two engines differs is here.
+// This file translates the differences between the SQL of the two engines.
 
 var errPlaceholder = errors.New("store: a placeholder has a number: ?1")
 
-// statement is a query in an engine's own words, with the number of its
+// statement is a query in the dialect of an engine, with the number of its
 // arguments.
 type statement struct {
 	text string
 	args int
 }
 
-// parse finds the placeholders of a query, which are not those inside a
-// literal, a quoted name or a comment, and writes them with prefix: `?` for
-// SQLite, `$` for PostgreSQL.
+// parse finds the placeholders of a query outside of literals, quoted names and comments,
+// and writes them with prefix: `?` for SQLite, `$` for PostgreSQL.
 func parse(query, prefix string) (statement, error) {
 	var st statement
 	var out strings.Builder
@@ -46,8 +45,7 @@ func parse(query, prefix string) (statement, error) {
 	return st, err
 }
 
-// check refuses a wrong number of arguments: SQLite would take NULL for a
-// missing one.
+// check refuses a wrong number of arguments: SQLite would use NULL for a missing one.
 func (st statement) check(args []any) error {
 	if len(args) != st.args {
 		return fmt.Errorf("store: %d arguments for %d placeholders", len(args), st.args)
@@ -55,8 +53,8 @@ func (st statement) check(args []any) error {
 	return nil
 }
 
-// postgresDDL writes a statement of a Migration for PostgreSQL. An INTEGER of
-// SQLite has 64 bits, and text is ordered by its bytes there.
+// postgresDDL translates a statement of a Migration for PostgreSQL. In SQLite an INTEGER
+// has 64 bits, and text is ordered by its bytes.
 func postgresDDL(query string) (string, error) {
 	words := map[string]string{
 		"BLOB": "BYTEA", "INTEGER": "BIGINT", "INT": "BIGINT", "REAL": "DOUBLE PRECISION",
@@ -97,9 +95,9 @@ func wordEnd(s string) int {
 
 var errOpen = errors.New("store: a literal, name or comment without an end")
 
-// pieces cuts a query into code and what is not: literals, quoted names and
-// comments, with their marks. Both engines read these alike, but for nested
-// comments, which are therefore refused.
+// pieces splits a query into code, and literals, quoted names and comments with their
+// delimiters. Both engines read these alike, except nested comments, which are therefore
+// refused.
 func pieces(query string, each func(piece string, code bool) error) error {
 	for query != "" {
 		start := nextQuote(query)
@@ -135,8 +133,8 @@ func nextQuote(s string) int {
 	return len(s)
 }
 
-// quoteEnd is the length of what s begins with. A doubled quote is two quoted
-// pieces in a row, which comes to the same.
+// quoteEnd returns the length of the literal, name or comment at the beginning of s. A
+// literal with a doubled quote counts as two adjacent pieces, with the same result.
 func quoteEnd(s string) (int, error) {
 	switch s[0] {
 	case '-':
@@ -158,5 +156,5 @@ func quoteEnd(s string) (int, error) {
 	return i + 2, nil
 }
 
-// quote is a name in SQL.
+// quote returns a quoted name in SQL.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// remote are the file systems, by the number that statfs gives, whose content
-// other machines change too, or of which the kernel knows no more than that
-// some program serves it.
+// remote holds the file systems, by the type number of statfs, whose content other machines
+// can change, or which a program in user space serves.
 var remote = map[uint32]string{
 	0x6969:     "NFS",
 	0x517b:     "SMB",
@@ -46,14 +45,14 @@ func filesystemOf(dir string) (filesystem, error) {
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return filesystem{name: name}, nil // unknown is refused
+		return filesystem{name: name}, nil // an unknown FUSE file system is refused
 	}
 	return fuse(mounts, uint64(at.Dev)), nil
 }
 
-// fuse tells a file system that a disk of this machine holds (NTFS, exFAT),
-// which the kernel calls fuseblk and mounts once, from other FUSE ones, by the
-// list of mounts.
+// fuse returns the FUSE file system with device number dev, from the list of mounts. The
+// type fuseblk is on a disk of this machine (NTFS, exFAT), which the kernel mounts only
+// once. All other types are not local.
 func fuse(mounts []byte, dev uint64) filesystem {
 	major := dev>>8&0xfff | dev>>32&^0xfff
 	minor := dev&0xff | dev>>12&0xffffff00

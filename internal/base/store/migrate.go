@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// The steps that were applied to the schema, in their order. Missing steps are
-// found by name (pending).
+// The table of the steps that were applied to the schema, in their order. Missing steps
+// are found by name (pending).
 const (
 	appliedTable = `CREATE TABLE IF NOT EXISTS store_migrations (
 		position INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, applied_at INTEGER NOT NULL) STRICT`
@@ -19,7 +19,7 @@ const (
 	appliedInsert = `INSERT INTO store_migrations (position, name, applied_at) VALUES (?1, ?2, ?3)`
 )
 
-// names reads what was applied.
+// names returns the names of the applied steps, in their order.
 func names(ctx context.Context, s session) ([]string, error) {
 	var done []string
 	err := s.query(ctx, appliedNames, nil, func(v []any) error {
@@ -41,7 +41,8 @@ func apply(ctx context.Context, s session, m Migration, position int, now int64,
 	return err
 }
 
-// migrateSQLite brings the schema up to date. The lock makes us the only one.
+// migrateSQLite brings the schema up to date. The lock of claim excludes other daemons.
+// Before each step it writes a backup, unless the database is new.
 func migrateSQLite(ctx context.Context, c *sqliteConn, path string, o Options) error {
 	var tables int64
 	err := c.query(ctx, `SELECT count(*) FROM sqlite_schema`, nil, func(v []any) error {
@@ -94,8 +95,8 @@ func stepSQLite(ctx context.Context, c *sqliteConn, m Migration, position int, n
 	return nil
 }
 
-// backup writes the whole database to a file of its own, which is complete
-// and synced when it has its name.
+// backup writes a copy of the database to path. The file is complete and synced before it
+// gets that name.
 func backup(ctx context.Context, c *sqliteConn, path string) error {
 	temp := path + ".part"
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {

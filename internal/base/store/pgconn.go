@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// errDSN says nothing of the string: an error of its parser may repeat a
+// errDSN contains nothing of the string: an error of its parser may repeat a
 // password.
 var errDSN = errors.New("the PostgreSQL connection string cannot be read; write postgres://USER:PASSWORD@HOST/DATABASE?sslmode=verify-full")
 
@@ -48,12 +48,12 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 	return config, nil
 }
 
-// errClear says what to do, and nothing of the connection string.
+// errClear contains nothing of the connection string either.
 var errClear = errors.New("the connection string permits a connection to another host without TLS: add sslmode=verify-full")
 
-// inTheClear reports whether a server on another host may be spoken to without
-// TLS, as it may be by default: what is mail, and the password, would be read on
-// the way. Unix sockets and loopback addresses stay on this host.
+// inTheClear reports whether the configuration permits a connection to another host without
+// TLS, as it does by default. Messages and the password could be read on the network. Unix
+// sockets and loopback addresses stay on this host.
 func inTheClear(c *pgconn.Config) bool {
 	clear := func(host string, secured bool) bool {
 		ip, err := netip.ParseAddr(host)
@@ -66,9 +66,9 @@ func inTheClear(c *pgconn.Config) bool {
 	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return clear(f.Host, f.TLSConfig != nil) })
 }
 
-// settle makes a new connection what the store rests on, whatever the role or
-// the database has set: a commit is on disk when it is answered, and a
-// transaction whose daemon hangs does not hold its locks for ever.
+// settle sets the parameters of a new connection that the store depends on, regardless of
+// the defaults of role and database: a commit is on disk when it is answered, and a
+// transaction of a daemon that hangs ends and releases its locks.
 func settle(ctx context.Context, c *pgconn.PgConn, schema string) error {
 	set := `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
 		SET client_encoding = 'UTF8';
@@ -89,11 +89,11 @@ type pgConn struct {
 	stmts cache[*pgStmt]
 	next  int
 	count *counters
-	fresh bool // no transaction has been on it yet
+	fresh bool // it has had no transaction yet
 
-	writer   int64     // its row of store_commits; 0: none yet
-	number   int64     // of the transaction that it sealed last
-	enlisted time.Time // when the row was made sure of; zero: to be done
+	writer   int64     // key of its row in store_commits; 0: none yet
+	number   int64     // number of the transaction that it sealed last
+	enlisted time.Time // when enlist last wrote the row; zero: enlist must write it
 }
 
 type pgStmt struct {
@@ -102,8 +102,8 @@ type pgStmt struct {
 	formats   []int16 // of the columns
 }
 
-// connect opens a connection. Its error is text alone: the one of the driver
-// holds the configuration, and with it the password.
+// connect opens a connection. It returns the text of the driver's error, but does not wrap
+// that error, which contains the configuration and thus the password.
 func connect(ctx context.Context, config *pgconn.Config, count *counters) (*pgConn, error) {
 	c, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
@@ -115,7 +115,7 @@ func connect(ctx context.Context, config *pgconn.Config, count *counters) (*pgCo
 	return &pgConn{c: c, types: pgtype.NewMap(), count: count, fresh: true}, nil
 }
 
-// Close ends the connection, and does not wait long for a server that is gone.
+// Close ends the connection. It waits at most a second for a server that does not answer.
 func (c *pgConn) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -126,19 +126,20 @@ func (c *pgConn) Close() error {
 // fails and ends it.
 func (c *pgConn) limit(d time.Duration) { _ = c.c.Conn().SetDeadline(time.Now().Add(d)) }
 
-// unlimited takes the limit away.
+// unlimited removes the limit.
 func (c *pgConn) unlimited() { _ = c.c.Conn().SetDeadline(time.Time{}) }
 
-// lost reports whether the connection is of no use any more.
+// lost reports whether the connection is closed.
 func (c *pgConn) lost() bool { return c.c.IsClosed() }
 
-// idle reports whether no transaction is on it.
+// idle reports whether the connection is open and has no transaction.
 func (c *pgConn) idle() bool { return !c.lost() && c.c.TxStatus() == 'I' }
 
-// clock is the time of a transaction, which stands from its BEGIN on.
+// clock reads the time of a transaction, which is that of its BEGIN.
 const clock = `SELECT CAST(floor(extract(epoch FROM transaction_timestamp()) * 1000) AS BIGINT)`
 
-// begin also reads the clock, in the same round trip.
+// begin begins a transaction with the statement how, and reads its time in the same round
+// trip.
 func (c *pgConn) begin(ctx context.Context, limit time.Duration, how string) (now int64, err error) {
 	c.limit(limit)
 	batch := new(pgconn.Batch)
@@ -175,7 +176,8 @@ func (c *pgConn) rollback() error {
 	return err
 }
 
-// stmt compiles a query once for this connection and these types.
+// stmt returns the compiled query for the types of args. Each is compiled once for a
+// connection.
 func (c *pgConn) stmt(query string, args []any) (*pgStmt, error) {
 	oids := make([]uint32, len(args))
 	key := make([]byte, 0, 4*len(args)+len(query))
@@ -229,7 +231,7 @@ func (c *pgConn) run(ctx context.Context, query string, args []any, row func([]a
 		return 0, err
 	}
 	rr := c.c.ExecStatement(ctx, s.described, params, []int16{pgtype.BinaryFormatCode}, s.formats)
-	// A row's function that panics must leave a connection that can go on.
+	// If row panics, the connection must stay usable.
 	defer rr.Close()
 	var stopped error
 	for stopped == nil && rr.NextRow() {
@@ -240,7 +242,7 @@ func (c *pgConn) run(ctx context.Context, query string, args []any, row func([]a
 	case stopped != nil:
 		return 0, stopped
 	case err != nil && ctx.Err() != nil:
-		return 0, ctx.Err() // which ended the connection too
+		return 0, ctx.Err() // the end of ctx has closed the connection too
 	}
 	return tag.RowsAffected(), pgError(err)
 }
@@ -248,7 +250,7 @@ func (c *pgConn) run(ctx context.Context, query string, args []any, row func([]a
 func (c *pgConn) encode(s *pgStmt, args []any) (_ [][]byte, err error) {
 	params := make([][]byte, len(args))
 	for i, a := range args {
-		// The buffer is not nil, which would be NULL where a is empty.
+		// With a nil buffer an empty a would become NULL.
 		params[i], err = c.types.Encode(s.described.ParamOIDs[i], pgtype.BinaryFormatCode, a, []byte{})
 		if err != nil {
 			return nil, err
@@ -287,7 +289,7 @@ func (c *pgConn) decode(f pgconn.FieldDescription, b []byte) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return argument(v) // a truth value is 0 or 1
+		return argument(v) // a boolean becomes 0 or 1
 	case f.DataTypeOID == pgtype.NumericOID: // such as sum()
 		if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
 			return n, nil
@@ -299,13 +301,13 @@ func (c *pgConn) decode(f pgconn.FieldDescription, b []byte) (any, error) {
 	return string(b), nil
 }
 
-// retryError is a failure after which the whole job is to run again.
+// retryError is an error after which the whole job must run again.
 type retryError struct{ err error }
 
 func (e *retryError) Error() string { return e.err.Error() }
 
-// retryable is err as one after which the whole job runs again: a
-// serialization failure or a deadlock.
+// retryable returns err as a retryError if it is a serialization failure or a deadlock,
+// and nil otherwise.
 func retryable(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -316,7 +318,7 @@ func retryable(err error) error {
 	return nil
 }
 
-// pgError marks what is the database's trouble and not the statement's.
+// pgError wraps err with ErrUnavailable if the database failed, and not the statement.
 func pgError(err error) error {
 	var pg *pgconn.PgError
 	switch {
@@ -325,8 +327,8 @@ func pgError(err error) error {
 	case !errors.As(err, &pg):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err) // the connection
 	case pg.SeverityUnlocalized == "FATAL", pg.Code == "25006", pg.Code == "57014":
-		// The connection was ended, the server only reads (it is a standby by
-		// now), or somebody cancelled the statement.
+		// The server ended the connection, is read-only (it has become a standby), or
+		// the statement was cancelled.
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch pg.Code[:2] {
@@ -336,7 +338,7 @@ func pgError(err error) error {
 	return err
 }
 
-// CheckPostgres tells whether a connection string is one that Open takes, without
+// CheckPostgres checks whether Open accepts a connection string, without
 // connecting. Its error repeats nothing of the string.
 func CheckPostgres(dsn string) error {
 	_, err := parseDSN(dsn, "")

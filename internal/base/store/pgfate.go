@@ -12,30 +12,30 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A COMMIT whose answer was lost is looked up afterwards, but not by the number
-// of its transaction: a server that crashed gives that number to the next one. A
-// connection that writes therefore has a row of its own in store_commits, and the
-// last statement of each of its transactions stores a number there. The row holds
-// that number if and only if the transaction was committed, and is locked until
-// that is settled.
+// When the answer to a COMMIT is lost, the store checks afterwards whether it was done. It
+// cannot use the number of the transaction: after a crash the server gives that number to
+// the next one. A connection that writes therefore has a row of its own in store_commits,
+// and the last statement of each of its transactions stores a new number there. The row
+// holds that number if and only if the transaction was committed, and is locked until the
+// transaction has ended.
 const (
-	// commitsTable leaves room in its pages, so that an update stays in its
-	// page as a rule, and needs no vacuum.
+	// commitsTable leaves free space in its pages, so that an update usually stays in its
+	// page and needs no vacuum.
 	commitsTable = `CREATE TABLE IF NOT EXISTS store_commits (
 		writer BIGINT PRIMARY KEY, number BIGINT NOT NULL, at BIGINT NOT NULL) WITH (fillfactor = 50)`
-	// enlisting makes the row of a connection and removes rows that were not used
-	// for long, whose connections are gone. The row of a connection in use is
-	// locked, and skipped.
+	// enlisting creates the row of a connection or renews its time, and removes rows that
+	// were not used for commitKept, whose connections no longer exist. Rows that a
+	// transaction has locked are skipped.
 	enlisting = `WITH clock AS (SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT) AS now),
 		gone AS (DELETE FROM store_commits WHERE writer IN (
 			SELECT writer FROM store_commits, clock WHERE at < now - ?2 FOR UPDATE OF store_commits SKIP LOCKED))
 		INSERT INTO store_commits (writer, number, at) SELECT ?1, 0, now FROM clock WHERE true
 		ON CONFLICT (writer) DO UPDATE SET at = excluded.at`
-	commitKept = time.Hour // unused; a transaction and the question for it are over in a minute or two
+	commitKept = time.Hour // a transaction and the check of its outcome take two minutes at most
 )
 
-// enlist gives the connection its row before its first transaction, and again
-// before another connection may take it for unused.
+// enlist creates the row of the connection before its first transaction, and renews it
+// before another connection may remove it as unused.
 func (c *pgConn) enlist(ctx context.Context, limit time.Duration) error {
 	if !c.enlisted.IsZero() && time.Since(c.enlisted) < commitKept/2 {
 		return nil
@@ -54,20 +54,21 @@ func (c *pgConn) enlist(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// sealing is the last statement of a transaction: one round trip for all signals.
-// It makes no write transaction of one that only read.
+// sealing is the last statement of a transaction. It stores the number and sends all
+// signals in one round trip. It does not turn a transaction that has only read into one
+// that writes.
 const sealing = `WITH mark AS (UPDATE store_commits SET number = ?3, at = ?4
 		WHERE writer = ?5 AND txid_current_if_assigned() IS NOT NULL RETURNING writer)
 	SELECT txid_current_if_assigned() IS NOT NULL, (SELECT count(*) FROM mark), (SELECT count(*) FROM (
 		SELECT pg_notify(?1, topic) FROM unnest(?2) AS topic OFFSET 0) AS sent)`
 
-// sealed is what a transaction is known by after its end.
+// sealed identifies a transaction after its end.
 type sealed struct {
 	wrote          bool
-	writer, number int64 // of store_commits; 0 where the row was gone
+	writer, number int64 // row and number in store_commits; 0: the row did not exist
 }
 
-// seal adds the signals and the mark to the transaction, whose time is now.
+// seal executes sealing in the transaction, whose time is now.
 func (c *pgConn) seal(channel, self string, topics []string, now int64) (s sealed, err error) {
 	payloads := []string{}
 	for _, topic := range topics {
@@ -83,13 +84,14 @@ func (c *pgConn) seal(channel, self string, topics []string, now int64) (s seale
 		return nil
 	})
 	if s.wrote && s.number == 0 {
-		c.enlisted = time.Time{} // the next one has a row again
+		c.enlisted = time.Time{} // enlist creates the row before the next transaction
 	}
 	return s, err
 }
 
-// afterLoss learns what became of a COMMIT whose answer did not come. It
-// returns nil when it was done.
+// afterLoss determines the outcome of a COMMIT that returned err. It returns nil if the
+// transaction was committed, err if it was not, and ErrUncertain if that cannot be found
+// out within fateLimit.
 func (p *postgres) afterLoss(c *pgConn, mark sealed, err error) error {
 	if !c.lost() || !mark.wrote {
 		return err // refused, or nothing was written
@@ -112,13 +114,13 @@ func (p *postgres) afterLoss(c *pgConn, mark sealed, err error) error {
 	return fmt.Errorf("%w: %w", ErrUncertain, unavailable(err))
 }
 
-// errNoMark: the row is not there, as in a database that was restored from
-// before it was made.
+// errNoMark means that the row does not exist, as in a database that was restored from a
+// backup before the row was created.
 var errNoMark = errors.New("the connection's row is not there")
 
-// committed reports whether the row of a connection holds the number of a
-// transaction. It waits for the row, which a transaction that has not ended has
-// locked, and which a server that only reads, and may be behind, does not give.
+// committed reports whether the row of a connection holds the number of a transaction. It
+// waits for the lock of the row, which a transaction that has not ended holds. FOR UPDATE
+// fails on a read-only server, whose data may be old.
 func (p *postgres) committed(ctx context.Context, mark sealed) (bool, error) {
 	c, err := p.dial(ctx)
 	if err != nil {

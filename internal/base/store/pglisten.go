@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	remindEvery = 5 * time.Second  // the empty topic, in case a signal was missed
-	probeEvery  = 30 * time.Second // whether the server is still there
-	reconnect   = time.Second
+	remindEvery = 5 * time.Second  // time between empty topics, in case a signal was missed
+	probeEvery  = 30 * time.Second // time without signals after which the server is pinged
+	reconnect   = time.Second      // time between attempts to connect
 )
 
-// listen hears the signals of other daemons, on a connection of its own, until
-// ctx ends. The connection is made again when it is lost.
+// listen receives the signals of other daemons, on a connection of its own, until
+// ctx ends. It connects again when the connection is lost.
 func (p *postgres) listen(ctx context.Context) {
 	for down := false; ctx.Err() == nil; pause(ctx, reconnect) {
 		err := p.hear(ctx, func() {
@@ -25,7 +25,7 @@ func (p *postgres) listen(ctx context.Context) {
 				p.o.Log.Info("signals of other daemons are received again")
 			}
 			down = false
-			p.hub.publish("") // whatever was signalled meanwhile
+			p.hub.publish("") // signals may have been missed meanwhile
 		})
 		if ctx.Err() == nil && !down {
 			p.o.Log.Warn("signals of other daemons are not received; polling every few seconds", slog.Any("error", err))
@@ -70,8 +70,8 @@ func (p *postgres) hear(ctx context.Context, ready func()) error {
 	}
 }
 
-// remind gives the empty topic from time to time: a signal that was lost is
-// made up for by looking.
+// remind publishes the empty topic every remindEvery, so that listeners notice a change
+// even if its signal was lost.
 func (p *postgres) remind(ctx context.Context) {
 	t := time.Tick(remindEvery)
 	for {

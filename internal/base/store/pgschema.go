@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// migrate makes the schema when it is not there and brings it up to date.
-// Several daemons may do so at once: each step is a transaction that first
-// takes a lock of the whole database, and only then looks at what is missing.
+// migrate creates the schema if it does not exist and brings it up to date.
+// Several daemons may do so concurrently: each step is a transaction that first
+// takes a lock of the whole database, and then determines which steps are missing.
 func (p *postgres) migrate(ctx context.Context) error {
 	c, err := p.pool.get(ctx)
 	if err != nil {
@@ -27,14 +27,13 @@ func (p *postgres) migrate(ctx context.Context) error {
 	}
 }
 
-// step does the next thing that is missing and reports whether there may be
-// more.
+// step applies the first missing step and reports whether there are more.
 func (p *postgres) step(ctx context.Context, c *pgConn) (more bool, err error) {
 	now, err := c.begin(ctx, p.beginLimit, "BEGIN ISOLATION LEVEL READ COMMITTED")
 	if err != nil {
 		return false, unavailable(err)
 	}
-	c.unlimited() // another daemon's step, or ours, may take long; ctx ends it
+	c.unlimited() // a step of this or another daemon may take long; ctx ends it
 	if err := p.alone(ctx, c); err != nil {
 		return false, err
 	}
@@ -61,7 +60,8 @@ func (p *postgres) step(ctx context.Context, c *pgConn) (more bool, err error) {
 	return len(steps) > 1, nil
 }
 
-// alone takes the lock and makes sure of schema, table and channel.
+// alone takes the lock, creates the schema and the store's own tables if they do not
+// exist, and sets the channel.
 func (p *postgres) alone(ctx context.Context, c *pgConn) error {
 	if _, err := c.exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('doorward store'))`, nil); err != nil {
 		return fmt.Errorf("waiting for other daemons: %w", err)
@@ -87,7 +87,7 @@ func (p *postgres) alone(ctx context.Context, c *pgConn) error {
 	if err != nil || schema == "" {
 		return errors.Join(errors.New("the connection has no schema to live in"), err)
 	}
-	// A channel belongs to the whole database, so its name stands for the schema.
+	// A channel belongs to the whole database, so its name is derived from the schema.
 	sum := sha256.Sum256([]byte(schema))
 	p.channel = "doorward_" + hex.EncodeToString(sum[:8])
 	if err := runDDL(ctx, c, appliedTable); err != nil {
@@ -99,7 +99,7 @@ func (p *postgres) alone(ctx context.Context, c *pgConn) error {
 	return nil
 }
 
-// runDDL runs a statement without compiling it for later.
+// runDDL translates and runs a statement without keeping it compiled.
 func runDDL(ctx context.Context, c *pgConn, query string) error {
 	query, err := postgresDDL(query)
 	if err != nil {

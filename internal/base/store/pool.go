@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// pool hands out at most a fixed number of connections, each to one user at a
-// time, and opens them when they are first needed. The one that came back last
-// goes out first, so that few are used where few suffice.
+// pool manages at most a fixed number of connections, each for one user at a
+// time, and opens them when they are first needed. The connection returned last is used
+// first, so that no more connections are used than needed.
 type pool[C io.Closer] struct {
 	open   func(context.Context) (C, error)
-	tokens chan struct{} // one for each connection that may be out
-	idle   chan []C      // holds one slice: what is in, the latest last
+	tokens chan struct{} // holds one element for each connection in use
+	idle   chan []C      // holds one slice: the idle connections, the latest last
 	closed chan struct{}
 }
 
@@ -47,7 +47,7 @@ func (p *pool[C]) get(ctx context.Context) (C, error) {
 	return c, err
 }
 
-// take is one that is in, if there is any. A token is held.
+// take returns an idle connection, if there is one. The caller holds a token.
 func (p *pool[C]) take() (c C, ok bool) {
 	in := <-p.idle
 	if n := len(in); n > 0 {
@@ -57,18 +57,20 @@ func (p *pool[C]) take() (c C, ok bool) {
 	return c, ok
 }
 
+// put returns a connection to the pool.
 func (p *pool[C]) put(c C) {
 	p.idle <- append(<-p.idle, c)
 	<-p.tokens
 }
 
-// drop closes a connection that failed; its error is the one already known.
+// drop closes a connection that failed. The error of Close is ignored, because the failure
+// is known.
 func (p *pool[C]) drop(c C) {
 	_ = c.Close()
 	<-p.tokens
 }
 
-// dropIdle closes those that are in.
+// dropIdle closes the idle connections.
 func (p *pool[C]) dropIdle() {
 	in := <-p.idle
 	p.idle <- nil
@@ -77,7 +79,7 @@ func (p *pool[C]) dropIdle() {
 	}
 }
 
-// close waits for those that are out and closes all. It is called once.
+// close waits for the connections in use and closes all. It is called once.
 func (p *pool[C]) close() error {
 	close(p.closed)
 	for range cap(p.tokens) {

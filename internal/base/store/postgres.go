@@ -15,29 +15,29 @@ import (
 
 const (
 	connections = 16               // to write and read; one more listens
-	beginLimit  = 10 * time.Second // a server that takes longer to begin is given up
-	jobLimit    = 30 * time.Second // and so is a transaction that takes longer
-	retries     = 5                // of a job that PostgreSQL asks to run again
-	fateLimit   = 10 * time.Second // how long the fate of a lost COMMIT is asked for
+	beginLimit  = 10 * time.Second // time limit of a BEGIN
+	jobLimit    = 30 * time.Second // time limit of a transaction, and again of its COMMIT
+	retries     = 5                // of a job that PostgreSQL could not serialize
+	fateLimit   = 10 * time.Second // time limit for finding the outcome of a lost COMMIT
 )
 
 // postgres is the engine for several daemons. Each job is a transaction of its
-// own: the server joins the syncs of concurrent commits by itself.
+// own: the server groups the syncs of concurrent commits.
 //
 // It uses the protocol layer of pgx without database/sql: the type of a
-// parameter is that of its argument, as it is with SQLite, and not one that the
-// server guesses; and a connection can be told to end at a deadline.
+// parameter is then that of its argument, as with SQLite, and not one that the
+// server infers; and a connection can have a deadline.
 type postgres struct {
 	o      Options
 	hub    *hub
 	count  *counters
 	config *pgconn.Config
 	pool   *pool[*pgConn]
-	// channel is the one of NOTIFY, self the mark of this process in its
-	// payloads: what we signalled ourselves was heard without the server.
+	// channel is that of NOTIFY. self is a random prefix of the payloads of this process,
+	// whose own signals are delivered without the server.
 	channel, self string
 
-	beginLimit, fateLimit time.Duration // the constants, but in tests
+	beginLimit, fateLimit time.Duration // the constants, except in tests
 
 	cancel context.CancelFunc // ends the listener
 	ended  sync.WaitGroup
@@ -64,9 +64,9 @@ func (p *postgres) dial(ctx context.Context) (*pgConn, error) { return connect(c
 
 func (p *postgres) name() string { return Postgres }
 
-// begin takes a connection and begins on it. A pooled connection may have died
-// since it was used last, and then the others have too; nothing has been done
-// yet, so a new one is tried.
+// begin takes a connection and begins a transaction on it. If that fails on a pooled
+// connection, all idle connections are probably lost. begin drops them and tries a new
+// one, because nothing has been done yet.
 func (p *postgres) begin(ctx context.Context, begin func(context.Context, *pgConn) (now int64, err error)) (*pgConn, *Tx, error) {
 	for {
 		c, err := p.pool.get(ctx)
@@ -114,7 +114,7 @@ func (p *postgres) read(ctx context.Context, job func(*Tx) error) error {
 	return tx.outcome(job(tx))
 }
 
-// write runs a job, and again when the server could not serialize it with
+// write runs a job, and repeats it when the server could not serialize it with
 // others.
 func (p *postgres) write(ctx context.Context, job func(*Tx) error) error {
 	for try := 0; ; try++ {
@@ -127,7 +127,7 @@ func (p *postgres) write(ctx context.Context, job func(*Tx) error) error {
 			return fmt.Errorf("%w: after %d attempts: %w", ErrUnavailable, try+1, again.err)
 		}
 		p.count.retries.Add(1)
-		ctx = context.WithoutCancel(ctx) // it has begun
+		ctx = context.WithoutCancel(ctx) // the job has begun and is not interrupted any more
 		time.Sleep(time.Duration(mrand.Int64N(int64(time.Millisecond << (2 * try)))))
 	}
 }
@@ -142,7 +142,7 @@ func (p *postgres) attempt(ctx context.Context, job func(*Tx) error) error {
 		// Also when the job panicked. Uncommitted changes are rolled back.
 		tx.over = true
 		if errors.Is(tx.failed, ErrUnavailable) {
-			p.pool.drop(c) // another one may find a server that can
+			p.pool.drop(c) // a new connection may reach a server that works
 			return
 		}
 		p.release(c)
@@ -157,7 +157,7 @@ func (p *postgres) attempt(ctx context.Context, job func(*Tx) error) error {
 	return p.finish(c, tx)
 }
 
-// finish records, commits and signals, in this order.
+// finish seals, records, commits and publishes the signals, in this order.
 func (p *postgres) finish(c *pgConn, tx *Tx) error {
 	mark, err := c.seal(p.channel, p.self, tx.topics, tx.now)
 	if again := retryable(err); again != nil {
@@ -171,7 +171,7 @@ func (p *postgres) finish(c *pgConn, tx *Tx) error {
 			return fmt.Errorf("%w: %w", ErrRecord, err)
 		}
 	}
-	c.limit(jobLimit) // Record may have taken its time
+	c.limit(jobLimit) // Record may have used up the limit
 	if err := c.commit(); err != nil {
 		err = p.afterLoss(c, mark, err)
 		if err != nil {
@@ -191,7 +191,7 @@ func (p *postgres) finish(c *pgConn, tx *Tx) error {
 	return nil
 }
 
-// release ends what was not committed and gives the connection back.
+// release rolls back what was not committed and returns the connection to the pool.
 func (p *postgres) release(c *pgConn) {
 	if c.idle() || c.rollback() == nil {
 		c.fresh = false
@@ -201,7 +201,7 @@ func (p *postgres) release(c *pgConn) {
 	p.pool.drop(c)
 }
 
-// close waits for what is under way.
+// close ends the listener, waits for running transactions and closes the connections.
 func (p *postgres) close() error {
 	var err error
 	p.once.Do(func() {

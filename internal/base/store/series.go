@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// The steps of one package are a series: "mail-1", "mail-2", … Each grows at
-// its own end, and a database takes what is missing of each, whatever it has of
-// the others. Where the lists of two versions put a series matters to neither.
+// The steps of one package are a series: "mail-1", "mail-2", … New steps are added at the
+// end of a series. A database gets the missing steps of each series independently of the
+// others, so the order of the series in Options.Migrations does not matter.
 
-// inSeries are the series of a name and its number there.
+// inSeries returns the series of a step and its number in it.
 func inSeries(name string) (series string, n int, ok bool) {
 	i := strings.LastIndexByte(name, '-')
 	if i < 1 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
@@ -24,8 +24,8 @@ func inSeries(name string) (series string, n int, ok bool) {
 	return name[:i], n, true
 }
 
-// lengths is how many steps each series has, of which each is to stand behind
-// the one before it.
+// lengths returns the number of steps of each series. The steps of a series must be in
+// order, without a gap.
 func lengths(names []string) (map[string]int, error) {
 	last := make(map[string]int)
 	for _, name := range names {
@@ -56,9 +56,9 @@ func checkMigrations(all []Migration) error {
 	return nil
 }
 
-// pending is what of all is still to be done to a database to which the named
-// ones were done, in the order of all. Steps that we do not know come from a
-// newer version.
+// pending returns the steps of all that a database still needs, in the order of all. done
+// names the steps it has. An unknown step in done comes from a newer version and is
+// ErrNewer.
 func pending(all []Migration, done []string) ([]Migration, error) {
 	ours := stepNames(all)
 	known, err := lengths(ours)
@@ -76,7 +76,8 @@ func pending(all []Migration, done []string) ([]Migration, error) {
 	return slices.DeleteFunc(slices.Clone(all), func(m Migration) bool { return slices.Contains(done, m.Name) }), nil
 }
 
-// unknown says what of a step is not known here, and how far that goes.
+// unknown returns the error for a step that is not known here. It names the last known
+// step of the same series.
 func unknown(name string, known map[string]int) error {
 	series, _, ok := inSeries(name)
 	if last := known[series]; ok && last > 0 {

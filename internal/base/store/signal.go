@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// hub hands the topics of commits to the listeners, from a goroutine of its
-// own: a listener that is slow holds up other listeners and no writer. What
-// waits is bounded by the number of different topics.
+// hub calls the listeners with the topics of commits, from a goroutine of its own: a slow
+// listener delays other listeners, but no writer. A topic waits at most once, so the queue
+// is bounded by the number of different topics.
 type hub struct {
 	mu      sync.Mutex
 	waiting []string
-	has     map[string]bool
+	has     map[string]bool // the topics in waiting
 	fns     map[int]func(string)
 	next    int
 
-	wake chan struct{} // one: something waits
+	wake chan struct{} // holds an element when topics wait
 	stop chan struct{}
 	done chan struct{}
 	once sync.Once
@@ -92,7 +92,7 @@ func (h *hub) deliver() {
 	}
 }
 
-// close delivers what waits and ends.
+// close delivers the waiting topics and ends the goroutine.
 func (h *hub) close() {
 	h.once.Do(func() { close(h.stop) })
 	<-h.done

@@ -13,16 +13,18 @@ const (
 	readers  = 4
 )
 
-// pragmas are not configurable. The two fullfsync ones matter on macOS alone.
+// pragmas are those of the writing connection. They are not configurable. The two fullfsync
+// pragmas have an effect only on macOS.
 var pragmas = []string{
 	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)",
 	"foreign_keys(1)", "temp_store(MEMORY)", "journal_size_limit(67108864)", "cache_size(-1024)",
 }
 
-// A reader keeps few pages: those of the system's cache are near enough.
+// readerPragmas are those of a reading connection. Its page cache is small, because the
+// system caches the file too.
 var readerPragmas = []string{"busy_timeout(10000)", "query_only(1)", "temp_store(MEMORY)", "cache_size(-512)"}
 
-// sqlite is the embedded engine: one writer that joins commits, and a few
+// sqlite is the embedded engine: one writer, which commits jobs in groups, and a few
 // connections that read.
 type sqlite struct {
 	writer  *writer
@@ -67,8 +69,8 @@ func (e *sqlite) write(ctx context.Context, job func(*Tx) error) error {
 	return e.writer.write(ctx, job)
 }
 
-// read runs on a connection that cannot write. A deferred transaction keeps
-// the view of its first statement.
+// read runs job on a connection that cannot write. Its deferred transaction has the view
+// of its first statement.
 func (e *sqlite) read(ctx context.Context, job func(*Tx) error) error {
 	c, err := e.readers.get(ctx)
 	if err != nil {
@@ -76,7 +78,7 @@ func (e *sqlite) read(ctx context.Context, job func(*Tx) error) error {
 	}
 	tx := &Tx{ctx: ctx, s: c, now: e.writer.now(), readOnly: true}
 	defer func() {
-		// Also when the job panicked: the connection is good all the same.
+		// Also when the job panicked: the connection stays usable.
 		tx.over = true
 		if _, err := c.exec(context.Background(), "ROLLBACK", nil); err != nil {
 			e.readers.drop(c)
@@ -90,8 +92,8 @@ func (e *sqlite) read(ctx context.Context, job func(*Tx) error) error {
 	return tx.outcome(job(tx))
 }
 
-// close waits for the group that is under way and for the readers. The last
-// connection to go checkpoints the log and removes it.
+// close waits for the running group and for the readers. Closing the last connection
+// checkpoints the log and removes it.
 func (e *sqlite) close() error {
 	err := errClosed
 	e.once.Do(func() {

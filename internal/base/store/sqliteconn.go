@@ -46,8 +46,8 @@ func openConn(ctx context.Context, path string, readOnly bool, count *counters) 
 	return c, nil
 }
 
-// checkMode makes sure of what durability and isolation rest on: a file system
-// without shared memory would silently leave the write-ahead log off.
+// checkMode checks the settings that durability and isolation depend on: on a file system
+// without shared memory SQLite silently uses no write-ahead log.
 func (c *sqliteConn) checkMode(ctx context.Context, readOnly bool) error {
 	want := map[string]any{"journal_mode": "wal", "synchronous": int64(2), "foreign_keys": int64(1)}
 	if readOnly {
@@ -66,11 +66,11 @@ func (c *sqliteConn) checkMode(ctx context.Context, readOnly bool) error {
 	return nil
 }
 
-// errDriver is wrapped when the driver panicked.
+// errDriver is wrapped by the error of a call in which the driver panicked.
 var errDriver = fmt.Errorf("%w: the driver of SQLite gave up", ErrUnavailable)
 
-// guard runs what calls the driver, which panics where SQLite is out of memory.
-// The connection is then of no use but to be closed.
+// guard runs a function that calls the driver and turns a panic into an error. The driver
+// panics when SQLite is out of memory. The connection can then only be closed.
 func (c *sqliteConn) guard(call func() error) error {
 	if c.broken != nil {
 		return c.broken
@@ -78,9 +78,9 @@ func (c *sqliteConn) guard(call func() error) error {
 	return c.try(call)
 }
 
-// try is guard for what ends something: that is done on a broken connection
-// too. A statement that failed for want of memory panics once more when it is
-// ended, which it then is.
+// try is guard for a function that closes something, which also runs on a broken
+// connection. A statement that ran out of memory panics once more when it is closed, but
+// is closed then.
 func (c *sqliteConn) try(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -212,23 +212,23 @@ func (c *sqliteConn) query(ctx context.Context, query string, args []any, row fu
 	}
 }
 
-// inTransaction reports whether the transaction still stands: SQLite ends it
-// by itself after some failures.
+// inTransaction reports whether the transaction is still open: SQLite rolls it back
+// after some failures.
 func (c *sqliteConn) inTransaction() bool {
 	on := false
 	err := c.guard(func() error { on = !c.raw.GetAutocommit(); return nil })
 	return err == nil && on
 }
 
-// owesKeys reports whether a deferred foreign key is unmet, which would fail
-// the COMMIT of all.
+// owesKeys reports whether a deferred foreign key is violated, which would fail
+// the COMMIT of the whole group.
 func (c *sqliteConn) owesKeys() bool {
 	var n int64
 	err := c.guard(func() (err error) { n, _, err = c.raw.Status(sqlite3.DBSTATUS_DEFERRED_FKS, false); return err })
 	return err != nil || n > 0
 }
 
-// sqliteError marks what is the database's trouble and not the statement's.
+// sqliteError wraps err with ErrUnavailable if the database failed, and not the statement.
 func sqliteError(ctx context.Context, err error) error {
 	var code sqlite3.ErrorCode
 	if err == nil || !errors.As(err, &code) {

@@ -1,14 +1,13 @@
-// Package store keeps what must survive the daemon: an embedded SQLite
-// database, or PostgreSQL where several daemons share one.
+// Package store keeps the data that must survive the daemon: in an embedded SQLite
+// database, or in PostgreSQL if several daemons share one.
 //
-// It exists so that there is one SQL path. Statements are written once, with
-// numbered placeholders (?1), in the common ground of both engines; what
-// differs is translated in dialect.go, and values.go gives both engines the
-// same types.
+// Its reason is to have one SQL path. Statements are written once, with
+// numbered placeholders (?1), in the common subset of both engines; the differences are
+// translated in dialect.go, and values.go gives both engines the same types.
 //
-// Invariants: Write returns nil only when what the job did is on disk, synced,
-// and what it noted was recorded before (Options.Record). A job that fails
-// leaves nothing. Jobs of one database never see half of each other.
+// Invariants: Write returns nil only when the changes of the job are on disk, synced,
+// and its notes were recorded before (Options.Record). A job that fails
+// changes nothing. A job never sees a part of another job's changes.
 package store
 
 import (
@@ -19,7 +18,7 @@ import (
 	"time"
 )
 
-// Engines, as DB.Engine says them.
+// Values of DB.Engine.
 const (
 	SQLite   = "sqlite"
 	Postgres = "postgres"
@@ -27,24 +26,24 @@ const (
 
 var (
 	// ErrUnavailable is wrapped by errors of a database that cannot be reached,
-	// is full, or failed: nothing was done, and trying later may help.
+	// is full, or failed: nothing was done, and a later attempt may succeed.
 	ErrUnavailable = errors.New("the store is unavailable")
-	// ErrUncertain is wrapped, with ErrUnavailable, where the outcome of a COMMIT is
-	// unknown: the connection to PostgreSQL was lost during it, and the database
-	// could not be asked in the following seconds; or SQLite's COMMIT failed with an
+	// ErrUncertain is wrapped, with ErrUnavailable, if the outcome of a COMMIT is
+	// unknown: the connection to PostgreSQL was lost during it, and the outcome could not
+	// be read in the following seconds; or SQLite's COMMIT failed with an
 	// I/O error or in the driver.
 	ErrUncertain = errors.New("it is not known whether it was committed")
-	// ErrRecord is wrapped when Options.Record failed: nothing was done. On SQLite it
-	// fails all jobs of the commit.
+	// ErrRecord is wrapped when Options.Record failed: nothing was done. On SQLite all
+	// jobs of the commit fail with it.
 	ErrRecord = errors.New("the act could not be recorded")
 	// ErrUnrecorded is returned by Act for a job that changed something and
 	// noted nothing: nothing was done.
 	ErrUnrecorded = fmt.Errorf("%w: the act makes no record", ErrRecord)
 	// ErrNoRow is returned by Tx.Row when the statement gave no row.
 	ErrNoRow = errors.New("no row")
-	// ErrNewer: the database was made by a newer Doorward.
+	// ErrNewer means that the schema has steps of a newer Doorward.
 	ErrNewer = errors.New("the database was written by a newer version")
-	// ErrLocked: another daemon uses the SQLite file.
+	// ErrLocked means that another daemon uses the SQLite file.
 	ErrLocked = errors.New("the database is in use by another daemon")
 )
 
@@ -53,43 +52,43 @@ var errNoRecorder = errors.New("the store was opened without a recorder")
 var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
 // Migration is one step of the schema, forward only: one statement for each
-// element of SQL, in SQLite's DDL for STRICT tables. BLOB, INTEGER, REAL, TEXT
-// and STRICT are translated for PostgreSQL, and nothing else: no INTEGER
-// PRIMARY KEY that counts by itself, no WITHOUT ROWID, no deferred constraint.
+// element of SQL, in SQLite's DDL for STRICT tables. Only BLOB, INTEGER, REAL, TEXT
+// and STRICT are translated for PostgreSQL: no auto-incrementing INTEGER
+// PRIMARY KEY, no WITHOUT ROWID, no deferred constraint.
 type Migration struct {
-	// Name is that of the series, of a-z, 0-9, dash and underscore, and the
-	// number there from 1 on without a gap: "mail-1". Neither it nor SQL is
-	// ever changed once released; another step is added behind.
+	// Name is the name of the series, of a-z, 0-9, dash and underscore, with the number
+	// of the step, from 1 on without a gap: "mail-1". Neither Name nor SQL is
+	// changed after a release; another step is added instead.
 	Name string
 	SQL  []string
 }
 
-// Options say what to open.
+// Options configures Open.
 type Options struct {
 	// Dir is the private directory that holds doorward.db; unused with
 	// Postgres.
 	Dir string
-	// AnyFilesystem lets Dir be on a file system that is refused otherwise:
-	// one of another machine, or of a program (FUSE). It is for tests that
-	// bring their own file system; the database does not survive elsewhere.
+	// AnyFilesystem permits a Dir on a file system that is otherwise refused:
+	// a remote one, or one served by a program (FUSE). It is for tests with a file
+	// system of their own; any other use risks the database.
 	AnyFilesystem bool
 	// Postgres is a connection string; empty: the embedded SQLite.
 	Postgres string
-	// Schema is the PostgreSQL schema to live in, made when it is not there;
+	// Schema is the PostgreSQL schema of the tables, created if it does not exist;
 	// empty: that of the connection.
 	Schema string
-	// Migrations are the series of all who live in the database, in any order
-	// as long as each series is in its own.
+	// Migrations holds the series of all packages that use the database. The steps of
+	// each series are in order; the series may be in any order.
 	Migrations []Migration
 	Log        *slog.Logger // nil: discards
 
-	// Record is given what the jobs of one commit noted, in order, after all
-	// of them have run and before the COMMIT. When it fails, nothing is
-	// committed. It is not called when they noted nothing. Nil: a job that
-	// notes something fails with ErrRecord.
+	// Record is called with the notes of the jobs of one commit, in order, after all
+	// of them have run and before the COMMIT. If it fails, nothing is
+	// committed. It is not called without notes. nil: a job with
+	// notes fails with ErrRecord.
 	Record func(notes []any) error
-	// Uncommitted is called with the same notes when Record succeeded and the
-	// COMMIT did not, or may not have (ErrUncertain). nil: it is not called.
+	// Uncommitted is called with the same notes when Record has succeeded and the
+	// COMMIT has failed, or may have failed (ErrUncertain). nil: it is not called.
 	Uncommitted func(notes []any, err error)
 
 	Now func() time.Time // SQLite's clock; nil: time.Now
@@ -97,21 +96,21 @@ type Options struct {
 	filesystem func(dir string) (filesystem, error) // nil: the kernel's answer
 }
 
-// filesystem is what a directory is on. Where local is false, SQLite's locks
+// filesystem is the file system of a directory. If it is not local, SQLite's locks
 // and shared memory cannot be relied on.
 type filesystem struct {
 	name  string
 	local bool
 }
 
-// DB is one open database. Its methods may be called at once.
+// DB is one open database. Its methods may be called concurrently.
 type DB struct {
 	engine engine
 	hub    *hub
 	count  *counters
 }
 
-// engine is what differs between SQLite and PostgreSQL.
+// engine is one of the two databases, SQLite or PostgreSQL.
 type engine interface {
 	name() string
 	write(ctx context.Context, job func(*Tx) error) error
@@ -150,35 +149,35 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Engine is SQLite or Postgres.
+// Engine returns SQLite or Postgres.
 func (db *DB) Engine() string { return db.engine.name() }
 
-// Close ends what is under way and closes the database.
+// Close waits for running jobs and closes the database.
 func (db *DB) Close() error {
 	err := db.engine.close()
 	db.hub.close()
 	return err
 }
 
-// Write runs job in a transaction and commits. The error of the job is
-// returned as it is, and then nothing of it was done. The job may run more
-// than once (PostgreSQL asks for that when it cannot serialize jobs) and must keep
-// nothing from a run before; it must not call the database but through its Tx. It
-// runs on the caller's goroutine, so a panic is the caller's. When ctx ends before
-// the job has begun it is not run, and the error is that of ctx; once it runs, it is
-// carried to its end.
+// Write runs job in a transaction and commits. An error of the job is
+// returned unchanged, and then nothing was changed. The job may run more
+// than once (PostgreSQL requires that when it cannot serialize jobs) and must keep
+// nothing from an earlier run. It must call the database only through its Tx. It
+// runs on the caller's goroutine, so a panic is the caller's. If ctx ends before
+// the job has begun, the job is not run, and the error is that of ctx; a job that has
+// begun is not interrupted.
 //
-// A statement that fails makes the job fail, also when the job returns nil. The
+// A statement that fails makes the job fail, even if the job returns nil. The
 // other errors are those of the database:
 //
-//   - ErrUnavailable: nothing was done. On SQLite jobs that come together share a
+//   - ErrUnavailable: nothing was done. On SQLite concurrent jobs share a
 //     commit, so the cause can be another job of the group.
-//   - ErrUncertain, with ErrUnavailable: the job is done or it is not.
-//   - ErrRecord: Options.Record refused, and nothing was done.
+//   - ErrUncertain, with ErrUnavailable: the job was done or not done.
+//   - ErrRecord: Options.Record failed, and nothing was done.
 //
-// Options.Record comes before the COMMIT, so a record may exist of a job that
-// failed with ErrUnavailable, and several of one that ran again. Options.Uncommitted
-// is told of each.
+// Options.Record is called before the COMMIT, so there may be a record of a job that
+// failed with ErrUnavailable, and several records of a job that ran again.
+// Options.Uncommitted is called for each of them.
 func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -186,10 +185,10 @@ func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	return db.engine.write(ctx, job)
 }
 
-// Act is Write, with its errors, for what a caller does. A job that changes a row has to
-// note what it does (Tx.Note): it fails with ErrUnrecorded otherwise, which wraps
+// Act is Write, with its errors, for the act of a caller. A job that changes a row must
+// note its act (Tx.Note); otherwise it fails with ErrUnrecorded, which wraps
 // ErrRecord, and nothing was done. A row counts as changed when a statement wrote it,
-// whatever it held before. A job that changes nothing needs no note.
+// even with the same values. A job that changes nothing needs no note.
 func (db *DB) Act(ctx context.Context, job func(*Tx) error) error {
 	return db.Write(ctx, func(tx *Tx) error {
 		if err := job(tx); err != nil {
@@ -202,8 +201,8 @@ func (db *DB) Act(ctx context.Context, job func(*Tx) error) error {
 	})
 }
 
-// Read runs job on a consistent view of the database. It may not write. When
-// ctx ends, so does the statement that is running.
+// Read runs job on a consistent view of the database. The job must not write. The end of
+// ctx ends the running statement.
 func (db *DB) Read(ctx context.Context, job func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -211,20 +210,20 @@ func (db *DB) Read(ctx context.Context, job func(*Tx) error) error {
 	return db.engine.read(ctx, job)
 }
 
-// Listen has fn called with the topic of every Tx.Signal that was committed,
-// by this daemon or another on the same database, soon after the commit. A
+// Listen registers fn, which is called with the topic of every committed Tx.Signal
+// of this daemon or another one on the same database, soon after the commit. A
 // topic that is signalled again before fn was called is not repeated. The
-// empty topic says that some may have been missed: look at everything; on
-// PostgreSQL it comes every few seconds. Calls come one at a time, from one
-// goroutine for all listeners; fn must not block. After stop no call begins.
+// empty topic means that signals may have been missed, so that fn must check everything;
+// on PostgreSQL it is published every few seconds. One goroutine calls all
+// listeners, one at a time; fn must not block. After stop no call begins.
 func (db *DB) Listen(fn func(topic string)) (stop func()) { return db.hub.listen(fn) }
 
 // Stats are counts since Open, for metrics.
 type Stats struct {
-	Jobs     int64 // of Write that were committed
-	Commits  int64 // fewer than Jobs where SQLite joined them
-	Retries  int64 // of jobs that PostgreSQL asked to run again
-	Compiled int64 // statements; stands still once all have been seen
+	Jobs     int64 // committed jobs of Write
+	Commits  int64 // fewer than Jobs if SQLite has grouped jobs
+	Retries  int64 // repeated runs of jobs that PostgreSQL could not serialize
+	Compiled int64 // compiled statements; constant once every statement was used
 }
 
 // Stats returns the counts.

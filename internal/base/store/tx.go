@@ -19,31 +19,31 @@ var (
 // and values are of the types of values.go.
 type session interface {
 	exec(ctx context.Context, query string, args []any) (int64, error)
-	// query calls row with each row's values, which are the row's to keep;
-	// the slice is not. It stops at the first error of row and returns it.
+	// query calls row with the values of each row. row may keep the values, but not
+	// the slice. query stops at the first error of row and returns it.
 	query(ctx context.Context, query string, args []any, row func(values []any) error) error
 }
 
-// Tx is a running transaction, valid inside its job alone and on the job's
+// Tx is a running transaction, valid only inside its job and on the job's
 // goroutine. After a statement has failed, each further one fails with the
-// same error, and so does the transaction: PostgreSQL would have it so, and
-// SQLite is made to agree.
+// same error, and so does the transaction. PostgreSQL behaves so, and SQLite is made to
+// behave the same.
 type Tx struct {
 	ctx    context.Context
 	s      session
 	now    int64
 	notes  []any
 	topics []string
-	failed error // of the database; a wrong argument or a missing row is none
-	inRow  bool
-	over   bool
+	failed error // of the database; a wrong argument or a missing row does not count
+	inRow  bool  // the function row of Each is running
+	over   bool  // the job has ended
 
 	readOnly bool
-	changed  bool // a row, as far as the statements say
+	changed  bool // a statement has written a row, or may have
 }
 
-// Now is the time of the transaction in milliseconds since 1970: the
-// daemon's clock on SQLite, the database's on PostgreSQL. Equal throughout a
+// Now returns the time of the transaction in milliseconds since 1970: that of the
+// daemon's clock on SQLite, of the database's on PostgreSQL. It is the same throughout a
 // transaction.
 func (tx *Tx) Now() int64 { return tx.now }
 
@@ -61,16 +61,16 @@ func (tx *Tx) Exec(query string, args ...any) (int64, error) {
 	return n, tx.note(err)
 }
 
-// Row runs a statement that gives one row, such as UPDATE … RETURNING, and
-// scans it. ErrNoRow when there is none; of several the first is taken.
+// Row runs a statement that returns one row, such as UPDATE … RETURNING, and
+// scans it. The error is ErrNoRow if there is none; of several rows the first is used.
 func (tx *Tx) Row(dest []any, query string, args ...any) error {
 	args, err := tx.ready(query, args)
 	if err != nil {
 		return err
 	}
 	found, wrong := false, error(nil)
-	// A wrong dest does not stop the statement: its effect is the same
-	// whatever becomes of its row.
+	// A wrong dest does not stop the statement, so that its effect does not depend on
+	// the scan.
 	err = tx.s.query(tx.ctx, query, args, func(values []any) error {
 		tx.changed = tx.changed || !reads(query)
 		if !found {
@@ -88,8 +88,8 @@ func (tx *Tx) Row(dest []any, query string, args ...any) error {
 }
 
 // Each runs a query and calls row for each of its rows; scan fills dest. An
-// error of row ends it and is returned. All rows are read before it returns;
-// row must not use the Tx.
+// error of row ends Each and is returned. Otherwise all rows are read before Each
+// returns. row must not use the Tx.
 func (tx *Tx) Each(row func(scan func(dest ...any) error) error, query string, args ...any) error {
 	args, err := tx.ready(query, args)
 	if err != nil {
@@ -109,15 +109,15 @@ func (tx *Tx) Each(row func(scan func(dest ...any) error) error, query string, a
 	return tx.note(err)
 }
 
-// Note adds something for Options.Record. The notes of a job that fails, or
-// runs again, are dropped.
+// Note adds a note for Options.Record. The notes of a job that fails, or
+// of a run that is repeated, are dropped.
 func (tx *Tx) Note(n any) { tx.notes = append(tx.notes, n) }
 
-// Signal tells every listener of the topic once the transaction is committed.
-// A topic is short: PostgreSQL carries less than 8,000 bytes.
+// Signal calls all listeners with topic after the transaction is committed. A topic must
+// be short: the payload of PostgreSQL's NOTIFY has less than 8,000 bytes.
 func (tx *Tx) Signal(topic string) { tx.topics = append(tx.topics, topic) }
 
-// ready refuses what may not begin now and brings args to the common types.
+// ready checks that a statement may run now, and converts args to the common types.
 func (tx *Tx) ready(query string, args []any) ([]any, error) {
 	switch {
 	case tx.over:
@@ -135,14 +135,14 @@ func (tx *Tx) ready(query string, args []any) ([]any, error) {
 // unaccounted reports whether the job changed something and noted nothing.
 func (tx *Tx) unaccounted() bool { return tx.changed && len(tx.notes) == 0 }
 
-// reads reports whether a statement that gives rows changes none.
+// reads reports whether a statement that returns rows changes none.
 func reads(query string) bool {
 	query = strings.TrimLeft(query, " \t\r\n")
 	return strings.EqualFold(query[:wordEnd(query)], "SELECT")
 }
 
-// steers reports whether a statement would begin, end or divide a transaction,
-// which is the store's to do: a COMMIT by a job would skip Options.Record.
+// steers reports whether a statement controls transactions, or the connection or file. A
+// job may not run one: a COMMIT would skip Options.Record.
 func steers(query string) bool {
 	query = strings.TrimLeft(query, " \t\r\n")
 	switch strings.ToUpper(query[:wordEnd(query)]) {
@@ -159,8 +159,8 @@ func (tx *Tx) note(err error) error {
 	return err
 }
 
-// outcome is what a job that returned err comes to: it may not hide that a
-// statement failed.
+// outcome returns the error of a job that returned err: a job that returns nil after a
+// statement has failed fails too.
 func (tx *Tx) outcome(err error) error {
 	if err == nil && tx.failed != nil {
 		err = fmt.Errorf("the job went on after a failure: %w", tx.failed)

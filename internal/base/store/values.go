@@ -11,13 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// Both engines are given int64, float64, string, []byte or nil, and give
-// nothing else back: a truth value is 0 or 1, a time does not exist.
+// Both engines accept and return only int64, float64, string, []byte and nil. A boolean
+// is 0 or 1; there is no type for times.
 
 var errText = errors.New("store: text with a zero byte or invalid UTF-8")
 
-// arguments brings args to the common types. Text that PostgreSQL could not
-// keep is refused on both engines.
+// arguments converts args to the common types. Text that PostgreSQL cannot
+// store is refused on both engines.
 func arguments(args []any) ([]any, error) {
 	out := make([]any, len(args))
 	for i, a := range args {
@@ -69,7 +69,7 @@ func checkText(s string) error {
 	return nil
 }
 
-// scan puts the values of a row where dest points.
+// scan stores the values of a row in the variables that dest points to.
 func scan(dest, values []any) error {
 	if len(dest) != len(values) {
 		return fmt.Errorf("store: %d columns for %d places", len(values), len(dest))
@@ -107,7 +107,7 @@ func assign(dest, v any) error {
 	return set(p.Elem(), v)
 }
 
-// set gives v to d where nothing of it is lost, and refuses otherwise.
+// set stores v in d, or fails if the conversion would lose information.
 func set(d reflect.Value, v any) error {
 	if d.Kind() == reflect.Pointer {
 		if v == nil {
@@ -120,7 +120,7 @@ func set(d reflect.Value, v any) error {
 	ok := false
 	switch v := v.(type) {
 	case nil:
-		// A slice alone can tell NULL from something empty.
+		// Only a slice can represent NULL: other types would make it 0 or "".
 		if ok = isBytes(d); ok {
 			d.SetZero()
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// groupMax is how many waiting jobs share a COMMIT.
+// groupMax is the most jobs that share a COMMIT.
 const groupMax = 128
 
 // writer is the one goroutine that writes a SQLite database. It takes all waiting
@@ -24,24 +24,24 @@ type writer struct {
 	hub    *hub
 	count  *counters
 	open   func(context.Context) (*sqliteConn, error)
-	conn   *sqliteConn // nil: to be opened again
-	jobs   chan *write // without a buffer: who waits can still leave
+	conn   *sqliteConn // nil: begin opens it again
+	jobs   chan *write // without a buffer, so that a waiting caller can still give up
 	ending chan struct{}
 	done   chan struct{}
-	down   bool // the last group could not be written, and the log says so
+	down   bool // the last group could not be written, and this was logged
 }
 
-// write is one job on its way.
+// write is one job of a caller of Write.
 type write struct {
 	job   func(*Tx) error
-	taken atomic.Bool // by the writer, which will run it, or by a caller that left
-	turn  chan *Tx    // the writer gives the job its transaction
-	ran   chan error  // the job gives it back
-	done  chan error  // the answer
-	tx    *Tx         // the writer's own note of what was given
+	taken atomic.Bool // set by the writer, which then runs the job, or by a caller that gives up
+	turn  chan *Tx    // from the writer: the transaction of the job
+	ran   chan error  // to the writer: the job has ended, with this error
+	done  chan error  // from the writer: the result of Write
+	tx    *Tx         // the transaction of the job, for the writer
 }
 
-// errDied is what the writer sees of a job that did not return.
+// errDied is the error of a job that did not return.
 var errDied = errors.New("the job panicked")
 
 func newWriter(o Options, first *sqliteConn, open func(context.Context) (*sqliteConn, error), h *hub, count *counters) *writer {
@@ -53,7 +53,8 @@ func newWriter(o Options, first *sqliteConn, open func(context.Context) (*sqlite
 
 func (w *writer) now() int64 { return w.o.Now().UnixMilli() }
 
-// write is the caller's side.
+// write passes a job to the writer, runs it when its turn comes, and returns the result.
+// It runs on the caller's goroutine.
 func (w *writer) write(ctx context.Context, job func(*Tx) error) error {
 	j := &write{job: job, turn: make(chan *Tx), ran: make(chan error, 1), done: make(chan error, 1)}
 	select {
@@ -105,7 +106,7 @@ func (w *writer) run() {
 	}
 }
 
-// waiting is j and who waits behind it.
+// waiting returns j and the jobs that wait behind it, at most groupMax.
 func (w *writer) waiting(j *write) []*write {
 	js := []*write{j}
 	for len(js) < groupMax {
@@ -153,7 +154,7 @@ func (w *writer) group(js []*write) (rest []*write) {
 	return nil
 }
 
-// begin opens the connection again when it was given up, and begins.
+// begin begins a transaction. It opens the connection again if giveUp has closed it.
 func (w *writer) begin() (err error) {
 	if w.conn == nil {
 		if w.conn, err = w.open(context.Background()); err != nil {
@@ -170,8 +171,8 @@ func (w *writer) begin() (err error) {
 	return nil
 }
 
-// fails and works say in the log when the store stops and begins to take
-// writes, and not at each of them.
+// fails logs that the store accepts no writes, and works that it accepts them again. Each
+// logs only the change.
 func (w *writer) fails(err error) {
 	if !w.down {
 		w.o.Log.Error("the store accepts no writes", slog.Any("error", err))
@@ -191,8 +192,7 @@ func (w *writer) exec(query string) error {
 	return err
 }
 
-// one gives the transaction to a job and takes back what the job did when it
-// fails.
+// one lets a job run in the transaction, and rolls its changes back if it fails.
 func (w *writer) one(j *write) error {
 	if err := w.exec("SAVEPOINT job"); err != nil {
 		return unavailable(err)
@@ -217,7 +217,8 @@ func (w *writer) one(j *write) error {
 	return err
 }
 
-// finish records, commits, answers and signals, in this order.
+// finish records and commits the good jobs, answers them and publishes their signals, in
+// this order.
 func (w *writer) finish(good []*write) {
 	var notes []any
 	var topics []string
@@ -253,8 +254,8 @@ func (w *writer) finish(good []*write) {
 	w.hub.publish(topics...)
 }
 
-// uncommitted is the answer when COMMIT failed. Written and unsynced pages may
-// still be found by a recovery, and a driver that reported an error may have
+// uncommitted returns the result of jobs whose COMMIT failed with err. After an I/O error a
+// recovery may still find the written pages, and a driver that panicked may have
 // committed.
 func uncommitted(err error) error {
 	if errors.Is(err, sqlite3.IOERR) || errors.Is(err, errDriver) {
@@ -269,7 +270,7 @@ func answer(js []*write, err error) {
 	}
 }
 
-// lost answers those whose work went with the transaction.
+// lost fails the jobs that had already run in a transaction that was rolled back.
 func (w *writer) lost(good []*write, err error) {
 	w.fails(err)
 	w.giveUp()
@@ -282,8 +283,8 @@ func (w *writer) rollback() {
 	}
 }
 
-// giveUp closes a connection whose state is in doubt; the next group opens
-// another. That is also how the writer comes back when there is space again.
+// giveUp closes a connection whose state is unknown; the next group opens another one. In
+// this way the writer also recovers when there is space again.
 func (w *writer) giveUp() {
 	if w.conn == nil {
 		return
@@ -295,7 +296,7 @@ func (w *writer) giveUp() {
 	w.conn = nil
 }
 
-// stop refuses further jobs and waits for the group that is under way.
+// stop refuses further jobs and waits for the running group.
 func (w *writer) stop() {
 	close(w.ending)
 	<-w.done
@@ -309,7 +310,7 @@ func (w *writer) close() error {
 	return errors.Join(err, w.conn.Close())
 }
 
-// unavailable marks err, once.
+// unavailable wraps err with ErrUnavailable, unless it does so already.
 func unavailable(err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return err
