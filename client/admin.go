@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/base/sse"
 )
 
-// AdminError is an answer of the local API that is a failure, with what its body
-// says. It is an ErrStatus.
+// AdminError is a failure answered by the local API, with the content of its body. It
+// wraps an ErrStatus.
 type AdminError struct {
 	Status int
 	Code   string // constant, such as AGENT_SHELL; may be empty
@@ -29,25 +29,25 @@ func (e *AdminError) Error() string {
 
 func (e *AdminError) Unwrap() error { return ErrStatus(e.Status) }
 
-// maxFailure bounds the body of a failure.
+// maxFailure is the most bytes that are read of the body of a failure.
 const maxFailure = 64 << 10
 
 func adminError(resp *http.Response) error {
 	e := &AdminError{}
 	if json.NewDecoder(io.LimitReader(resp.Body, maxFailure)).Decode(e) != nil {
-		e = &AdminError{} // it is not one of our texts
+		e = &AdminError{} // the body is not one of Doorward's
 	}
 	e.Status = resp.StatusCode
 	return e
 }
 
-// endEvent is how the local API ends a stream itself.
+// endEvent is the name of the event with which the local API ends a stream.
 const endEvent = "end"
 
-// AdminStream reads an event stream of the local API and calls f for the data
-// of each event until f returns an error, which it returns. nil: the stream has
-// ended, since the daemon has. An *AdminError is why the daemon has ended it,
-// or has not begun.
+// AdminStream reads an event stream of the local API and calls f with the data
+// of each event until f returns an error, which AdminStream returns. It returns nil if
+// the connection ends, as when the daemon stops, and an *AdminError if the daemon
+// refuses the stream or ends it by an event.
 func (c *Client) AdminStream(ctx context.Context, path string, f func(data []byte) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 	if err != nil {
@@ -63,12 +63,13 @@ func (c *Client) AdminStream(ctx context.Context, path string, f func(data []byt
 		return adminError(resp)
 	}
 	var failed error
-	// A stream that breaks off has ended too: so does that of a killed daemon.
+	// An error of the stream counts as its end: that is how the stream of a killed
+	// daemon ends.
 	_ = c.events(resp.Body, func(e sse.Event) bool {
 		switch {
 		case e.Name == endEvent:
 			ended := &AdminError{Status: http.StatusInternalServerError}
-			_ = json.Unmarshal(e.Data, ended) // what cannot be read says no more
+			_ = json.Unmarshal(e.Data, ended) // data that cannot be read adds nothing
 			failed = ended
 		case e.Data != nil:
 			failed = f(e.Data)
@@ -81,8 +82,8 @@ func (c *Client) AdminStream(ctx context.Context, path string, f func(data []byt
 	return failed
 }
 
-// Admin reads one path of the local API into out. An *AdminError is a failure
-// that the daemon answered.
+// Admin reads one path of the local API into out. The error is an *AdminError if the
+// daemon answered with a failure.
 func (c *Client) Admin(ctx context.Context, path string, out any) error {
 	return c.ask(ctx, question{method: http.MethodGet, path: path, failure: adminError}, out)
 }

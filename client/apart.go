@@ -9,8 +9,8 @@ import (
 )
 
 // Apart reports whether the daemon is outside the PID namespace of this
-// process, as for a contained agent. Process identifiers of one side then mean
-// nothing on the other. The kernel reports PID 0 for such a listener.
+// process, as for a contained agent. Process identifiers of one side are then not valid
+// on the other. The kernel reports PID 0 for such a listener.
 func (c *Client) Apart(ctx context.Context) (bool, error) {
 	conn, err := c.dial(ctx, "", "")
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 )
 
-// question is one request for JSON.
+// question is one HTTP request with a JSON answer.
 type question struct {
 	method, path string
 	token        string                     // of a delivery session; empty: none
 	in           any                        // the body; nil: none
-	failure      func(*http.Response) error // makes an error of an answer that is none of the 200s
+	failure      func(*http.Response) error // returns the error for a status outside of 2xx
 }
 
-// ask sends q and reads the answer into out (nil: it is not looked at).
+// ask sends q and decodes the answer into out; nil: the answer is ignored.
 func (c *Client) ask(ctx context.Context, q question, out any) error {
 	req, err := q.request(ctx)
 	if err != nil {

@@ -12,26 +12,26 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Problem is an answer of instruction delivery that is a failure (RFC 9457). It
-// is an ErrStatus. Nothing in it is of a caller's choosing.
+// Problem is a failure answered by instruction delivery (RFC 9457). It wraps an
+// ErrStatus. No part of it is chosen by a caller.
 type Problem struct {
 	Status   int    `json:"status"`
 	Code     string `json:"code"` // constant, such as not_found; may be empty
 	Detail   string `json:"detail"`
 	Variable string `json:"variable"` // of invalid_variables
-	Why      string `json:"why"`      // of an operator's act that is refused: agent or unknown
+	Why      string `json:"why"`      // why an operator's act is refused
 	Ref      uint64 `json:"ref"`      // the number of the audit record; 0: none
-	// Problems are those of an operator's document.
+	// Problems are those of a document of the operator.
 	Problems []DocumentProblem `json:"problems"`
 
-	// RetryAfter is when to ask again; 0: the daemon did not say.
+	// RetryAfter is the time after which to try again; 0: not given.
 	RetryAfter time.Duration `json:"-"`
 }
 
-// DocumentProblem is one thing that is wrong with a document.
+// DocumentProblem is one problem of a document.
 type DocumentProblem struct {
 	File string `json:"file"`
-	Line int    `json:"line"` // from 1; 0: of no line
+	Line int    `json:"line"` // from 1; 0: no particular line
 	Text string `json:"text"`
 }
 
@@ -51,7 +51,7 @@ func (p *Problem) Unwrap() error { return ErrStatus(p.Status) }
 func problemOf(resp *http.Response) error {
 	p := &Problem{}
 	if json.NewDecoder(io.LimitReader(resp.Body, maxFailure)).Decode(p) != nil {
-		p = &Problem{} // it is not one of our texts
+		p = &Problem{} // the body is not one of Doorward's
 	}
 	p.Status = resp.StatusCode
 	if s, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); err == nil {
@@ -61,32 +61,32 @@ func problemOf(resp *http.Response) error {
 }
 
 // Auth sends one request to a route below /auth/ with in as its JSON body (nil:
-// none), and reads the answer into out (nil: it is not looked at). token is that
-// of a delivery session; empty: the caller is what the connection proves. A
-// *Problem is a failure that the daemon answered.
+// none), and decodes the answer into out (nil: it is ignored). token is that
+// of a delivery session; empty: the connection alone identifies the caller. The error is
+// a *Problem if the daemon answered with a failure.
 func (c *Client) Auth(ctx context.Context, method, path, token string, in, out any) error {
 	return c.ask(ctx, question{method: method, path: path, token: token, in: in, failure: problemOf}, out)
 }
 
-// SessionClaims are what a caller says of itself when it asks for a delivery
-// session. The daemon decides nothing by the client's name, and chooses by the
-// project only among what the caller may have anyway.
+// SessionClaims are the claims of a caller about itself in a request for a delivery
+// session. The client's name decides nothing. The project only selects among the
+// documents that the caller may read anyway.
 type SessionClaims struct {
 	Client  *ClientName `json:"client,omitempty"`
 	Project string      `json:"project,omitempty"`
 	TTL     int64       `json:"ttl_s,omitempty"` // seconds; 0: a day, which is also the most
-	// Bind names the process that the session ends with, the caller or one above
-	// it, as peer.Above does; empty: the caller itself.
+	// Bind is the instance of the process whose end ends the session: the caller or a
+	// process above it (peer.Process.Instance); empty: the caller itself.
 	Bind string `json:"bind,omitempty"`
 }
 
-// ClientName is what an MCP client calls itself.
+// ClientName is the name and version that an MCP client gives itself.
 type ClientName struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// clientName reads a clientInfo, raw.
+// clientName returns the name of a raw clientInfo, cut at 64 characters.
 func clientName(info []byte) *ClientName {
 	const most = 64
 	n := &ClientName{}
@@ -105,16 +105,16 @@ func cut(s string, n int) string {
 	return s
 }
 
-// Session is a delivery session with the token that shows it.
+// Session is a delivery session with its token.
 type Session struct {
 	Token        string    `json:"token"`
-	ID           string    `json:"session_id"` // no secret: records have it
+	ID           string    `json:"session_id"` // not secret: records contain it
 	Expires      time.Time `json:"expires"`
 	RefreshAfter time.Time `json:"refresh_after"`
 	Scope        []string  `json:"scope"` // tiers: behavioural, structural
 }
 
-// errBadSession is an answer that holds no session.
+// errBadSession is the error for an answer without a usable session.
 var errBadSession = errors.New("the daemon's answer holds no usable session")
 
 func (c *Client) session(ctx context.Context, path, token string, in any) (*Session, error) {
@@ -128,13 +128,12 @@ func (c *Client) session(ctx context.Context, path, token string, in any) (*Sess
 	return s, nil
 }
 
-// OpenSession makes a delivery session for whom the connection proves.
+// OpenSession opens a delivery session for the caller that the connection identifies.
 func (c *Client) OpenSession(ctx context.Context, claims SessionClaims) (*Session, error) {
 	return c.session(ctx, "/auth/session", "", claims)
 }
 
-// RenewSession gives a session a new token. The old one is good for half a
-// minute more.
+// RenewSession gives a session a new token. The old token stays valid for half a minute.
 func (c *Client) RenewSession(ctx context.Context, token string) (*Session, error) {
 	return c.session(ctx, "/auth/session/renew", token, nil)
 }
@@ -144,7 +143,7 @@ func (c *Client) EndSession(ctx context.Context, token string) error {
 	return c.Auth(ctx, http.MethodDelete, "/auth/session", token, nil, nil)
 }
 
-// Delivery is what the bearer of a token gets of the guidance.
+// Delivery is the state of instruction delivery to the bearer of a token.
 type Delivery struct {
 	State      string   `json:"state"`  // full, degraded or refused
 	Reason     string   `json:"reason"` // no_token, expired, store_unreachable or not_permitted; empty: full
@@ -156,8 +155,8 @@ type Delivery struct {
 	FailClosed bool     `json:"fail_closed"`
 }
 
-// Delivery asks what the bearer of a token gets. Without a token it is what
-// somebody without one gets.
+// Delivery returns the state of delivery to the bearer of token; empty: to a caller
+// without a token.
 func (c *Client) Delivery(ctx context.Context, token string) (Delivery, error) {
 	var d Delivery
 	err := c.Auth(ctx, http.MethodGet, "/auth/status", token, nil, &d)

@@ -6,8 +6,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// enter notes a request in flight; over ends it. The second of two under one
-// id is the daemon's to refuse, and is not noted.
+// enter notes a request in flight; over removes it. A second request with the same id is
+// not noted: the daemon refuses it.
 func (l *legacySession) enter(id wire.ID) (over func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,9 +31,9 @@ func (l *legacySession) enter(id wire.ID) (over func()) {
 // cancelAgain are the pauses after which a cancellation is repeated.
 var cancelAgain = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second}
 
-// insist repeats a cancellation while its request is still in flight. Over
-// HTTP the two travel on connections of their own, so the first one may have
-// come before its request, and then it cancelled nothing.
+// insist repeats a cancellation while its request is still in flight. The two are sent
+// on different HTTP connections, so the first cancellation may have arrived before its
+// request, without an effect.
 func (l *legacySession) insist(s *shim, id, line []byte) {
 	l.mu.Lock()
 	done := l.calls[string(id)]

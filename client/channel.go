@@ -14,51 +14,52 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Channel says what a stdio client is told of new mail.
+// Channel is the content of the notifications of new mail to a stdio client.
 type Channel string
 
 // The modes.
 const (
-	ChannelOff     Channel = ""
-	ChannelPointer Channel = "pointer" // that there is some, and from whom
-	ChannelFull    Channel = "full"    // the message as well, framed as the daemon frames it
+	ChannelOff     Channel = ""        // no notifications
+	ChannelPointer Channel = "pointer" // sender and kind of the message
+	ChannelFull    Channel = "full"    // also the text, in the frame of the daemon
 )
 
-// channelCapability is what Claude Code looks for in a server's experimental
-// capabilities before it takes notifications of the method below. The one for
+// channelCapability is the experimental capability of a server that Claude Code requires
+// before it accepts notifications of channelMethod. The capability for
 // answering permission prompts is never declared: mail grants nothing.
 const (
 	channelCapability = "claude/channel"
 	channelMethod     = "notifications/claude/channel"
 )
 
-// inboxURI is the mailbox of the caller.
+// inboxURI is the resource of the caller's mailbox.
 const inboxURI = "agent://inbox"
 
-// channel tells a client of new mail without a request. It is a wake and not a
-// delivery: it acknowledges nothing, and a client that does not listen drops it.
+// channel notifies a client of new mail without a request. A notification wakes the
+// client and delivers nothing: no message is acknowledged, and a client without support
+// drops it.
 //
-// Claude Code (2.1.330) takes such notifications in the legacy era only: a modern
-// connection has no unsolicited notifications. It asks for the era with
-// server/discover, so with a channel the shim answers that it does not know the
-// method, and the client goes on with initialize. A client that does not ask is
-// served in the modern era, and told there too.
+// Claude Code (2.1.330) accepts such notifications only in the legacy era: a modern
+// connection has no unsolicited notifications. It determines the era with
+// server/discover. With a channel the shim therefore answers this request with "method
+// not found", and the client continues with initialize. A client that does not send it is
+// served in the modern era, and notified there too.
 //
-// Invariant: a message is reported at most once in the life of a shim, whatever
-// happens to the daemon, its session or the subscription meanwhile.
+// Invariant: a shim reports a message at most once, also when the daemon restarts or the
+// session or the subscription is replaced.
 type channel struct {
 	s    *shim
 	full bool
-	uri  string // of the mailbox, in the words of the route
-	tool string // that reads it
+	uri  string // of the mailbox, as the route names it
+	tool string // name of the tool that reads the mailbox
 
-	era    atomic.Int32  // in which it has begun; 0: not yet
-	wake   chan struct{} // of one place: something may have changed
-	told   map[string]bool
-	oldest []string // told ids, oldest first
+	era    atomic.Int32    // eraLegacy or eraModern; 0: not begun
+	wake   chan struct{}   // holds an element when the mailbox may have changed
+	told   map[string]bool // ids of the reported messages
+	oldest []string        // the same ids, oldest first
 }
 
-// maxTold is how many messages are remembered as told; a mailbox holds fewer.
+// maxTold is the number of reported messages that are remembered; a mailbox holds fewer.
 const maxTold = 4096
 
 func newChannel(s *shim) *channel {
@@ -86,7 +87,7 @@ const (
 	eraModern
 )
 
-// ask sends a request of our own in the client's era.
+// ask sends a request of the shim in the client's era.
 func (ch *channel) ask(method string, params []byte) ([]byte, error) {
 	if ch.era.Load() == eraModern {
 		return ch.s.c.Request(ch.s.ctx, ch.s.o.Server, method, params)
@@ -102,8 +103,8 @@ func (ch *channel) beginLegacy() {
 	}
 }
 
-// subscribe asks to be told of the mailbox in a session that does not know of
-// it yet, and looks at what is there already.
+// subscribe subscribes to the mailbox in a new session, and then checks the messages
+// that are there already.
 func (ch *channel) subscribe() {
 	if ch == nil || ch.era.Load() != eraLegacy {
 		return
@@ -122,7 +123,7 @@ func (ch *channel) about(uri string) []byte {
 	return append(rawjson.AppendQuote([]byte(`{"uri":`), uri), '}')
 }
 
-// beginModern listens beside the client's requests, once one was answered.
+// beginModern starts a listen of the shim, once a request of the client was answered.
 func (ch *channel) beginModern() {
 	if ch != nil && ch.era.CompareAndSwap(0, eraModern) {
 		go ch.watch()
@@ -130,14 +131,13 @@ func (ch *channel) beginModern() {
 	}
 }
 
-// Pauses between listens: the first when one ended, the second when it was
-// refused.
+// Pauses between listens.
 const (
-	listenAgain   = time.Second
-	listenRefused = 30 * time.Second
+	listenAgain   = time.Second      // after a listen that has ended
+	listenRefused = 30 * time.Second // after a listen that was refused
 )
 
-// listen keeps one listen open.
+// listen keeps a subscriptions/listen for the mailbox open.
 func (ch *channel) listen() {
 	params := append(rawjson.AppendQuote([]byte(`{"notifications":{"resourceSubscriptions":[`), ch.uri), `]}}`...)
 	for ch.s.ctx.Err() == nil {
@@ -151,8 +151,8 @@ func (ch *channel) listen() {
 	}
 }
 
-// heard takes a message for the client and reports whether it is ours alone.
-// The client hears of the mailbox too where it subscribed to it itself.
+// heard examines a message for the client, and reports whether it is only for the
+// channel: a change of the mailbox, unless the client has subscribed to it itself.
 func (ch *channel) heard(m *wire.Message) bool {
 	if ch == nil || m.Method != "notifications/resources/updated" {
 		return false
@@ -168,11 +168,11 @@ func (ch *channel) heard(m *wire.Message) bool {
 func (ch *channel) poke() {
 	select {
 	case ch.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // watch is going to look already
 	}
 }
 
-// watch looks at the mailbox whenever it may have changed.
+// watch checks the mailbox whenever it may have changed.
 func (ch *channel) watch() {
 	const tries, pause = 3, 5 * time.Second
 	for failed := 0; ; {
@@ -193,7 +193,7 @@ func (ch *channel) watch() {
 	}
 }
 
-// pointer is a waiting message without its content, as the mailbox shows it.
+// pointer is a waiting message without its content, as the mailbox resource has it.
 type pointer struct {
 	ID      string `json:"message_id"`
 	From    string `json:"from"`
@@ -202,7 +202,8 @@ type pointer struct {
 	Seq     int64  `json:"seq"`
 }
 
-// look reads the mailbox and tells what was not told, oldest first.
+// look reads the mailbox and reports the messages that were not reported yet, oldest
+// first.
 func (ch *channel) look() error {
 	result, err := ch.ask("resources/read", ch.about(ch.uri))
 	if err != nil {
@@ -227,7 +228,7 @@ func (ch *channel) look() error {
 	return nil
 }
 
-// pointers takes the resource's JSON out of a resources/read result.
+// pointers returns the messages in a resources/read result of the mailbox.
 func pointers(result []byte) ([]pointer, error) {
 	var read struct {
 		Contents []struct {
@@ -249,8 +250,8 @@ func pointers(result []byte) ([]pointer, error) {
 	return box.Messages, nil
 }
 
-// peek is the mailbox as text, with the daemon's frames round what peers wrote;
-// nothing is acknowledged by it. Empty when it cannot be read.
+// peek returns the mailbox as text, with the daemon's frames around the texts of peers;
+// empty: it cannot be read. It acknowledges nothing.
 func (ch *channel) peek() string {
 	params := append(rawjson.AppendQuote([]byte(`{"name":`), ch.tool), `,"arguments":{"peek":true,"max":50}}`...)
 	result, err := ch.ask("tools/call", params)
@@ -275,9 +276,9 @@ func (ch *channel) peek() string {
 	return all.String()
 }
 
-// frameOf cuts the frame of one message out of a mailbox's text. A peer's text
-// stands on lines that begin with "| ", so no line of it can be taken for the
-// first or last line of the frame.
+// frameOf returns the frame of one message in a mailbox's text. The lines of a peer's
+// text begin with "| ", so none of them can be taken for the first or last line of a
+// frame.
 func frameOf(text, id string) string {
 	const first, last = "[peer-message ", "[/peer-message "
 	var frame []string
@@ -293,11 +294,11 @@ func frameOf(text, id string) string {
 			frame = []string{line}
 		}
 	}
-	return "" // not there, or cut off
+	return "" // there is none, or it is cut off
 }
 
-// tell writes the notification. Outside the frame it holds only the alphabets of
-// names and our own words.
+// tell writes the notification. Outside of the frame it contains only constant text and
+// names of a restricted alphabet.
 func (ch *channel) tell(p pointer, frame string) {
 	from, lineage, kind := word(p.From, "@/._-", 320), word(p.Lineage, "", 20), word(p.Kind, "", 20)
 	content := fmt.Sprintf("1 new message from %s (%s). Call %s.", from, lineage, ch.tool)
@@ -307,7 +308,7 @@ func (ch *channel) tell(p pointer, frame string) {
 	params, err := json.Marshal(map[string]any{"content": content, "meta": map[string]string{
 		"message_id": p.ID, "from_peer": from, "lineage": lineage, "kind": kind}})
 	if err != nil {
-		return // strings can always be written
+		return // cannot happen: strings can always be encoded
 	}
 	ch.s.write(rawjson.AppendNotification(nil, channelMethod, params))
 	ch.told[p.ID] = true
@@ -317,8 +318,8 @@ func (ch *channel) tell(p pointer, frame string) {
 	}
 }
 
-// word is s if it is of lower-case letters, digits and those in more, and
-// "unknown" otherwise.
+// word returns s if it consists of lower-case letters, digits and the characters in more,
+// and "unknown" otherwise.
 func word(s, more string, most int) string {
 	for i := 0; i < len(s); i++ {
 		if !labelByte(s[i]) && strings.IndexByte(more, s[i]) < 0 {
@@ -331,12 +332,13 @@ func word(s, more string, most int) string {
 	return s
 }
 
-// isMessageID: 26 digits of Crockford's alphabet.
+// isMessageID reports whether s has 26 digits of Crockford's base32 alphabet.
 func isMessageID(s string) bool {
 	return len(s) == 26 && strings.Trim(s, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
 }
 
-// deliver passes a message of the daemon on to the client.
+// deliver forwards a message of the daemon to the client, unless it is only for the
+// channel.
 func (s *shim) deliver(got *wire.Message, raw []byte) {
 	if !s.channel.heard(got) {
 		s.write(raw)

@@ -1,10 +1,9 @@
-// Package client talks to a Doorward daemon over its Unix socket: list tools,
-// call them, and carry a stdio client's whole conversation (Connect).
+// Package client talks to a Doorward daemon over its Unix socket: it lists tools,
+// calls them, and carries a stdio client's whole conversation (Connect).
 //
-// Invariant: the client speaks only to a daemon of its own user, or of root,
-// by the kernel's word on the socket, which is not contained; and where it knows
-// the daemon's key, only to the process that holds it (Expect). A path that
-// somebody else has taken over is refused before a request is sent.
+// Invariant: the client sends requests only to a listener that by the kernel runs as the
+// same user or as root and is not contained, and, if the daemon's key is known, has that
+// key (Expect). Any other listener on the path is refused before a request is sent.
 package client
 
 import (
@@ -26,10 +25,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// ErrNoDaemon says that nothing answers on the socket.
+// ErrNoDaemon means that nothing answers on the socket.
 var ErrNoDaemon = errors.New("no doorward daemon answers on the socket")
 
-// RPCError is a JSON-RPC error that came back.
+// RPCError is a JSON-RPC error in an answer.
 type RPCError struct {
 	Code    int64
 	Message string
@@ -49,13 +48,13 @@ type Client struct {
 	http   *http.Client
 	info   []byte
 
-	expected  ed25519.PublicKey // of the daemon; nil: it is not known
+	expected  ed25519.PublicKey // the daemon's key; nil: it is not known
 	namespace string            // label of the project; empty: none is sent
-	guide     *guide            // the token of a delivery session; nil: none is sent
+	guide     *guide            // adds the token of a delivery session; nil: none is sent
 }
 
-// New makes a client for the daemon's socket. Nothing is dialled yet.
-// version is the caller's own, for clientInfo.
+// New makes a client for the daemon's socket. It does not connect yet.
+// version is that of the calling program, for clientInfo.
 func New(socket, version string) *Client {
 	c := &Client{socket: socket}
 	c.info = append([]byte(`{"name":"doorward-cli","version":`), rawjson.AppendQuote(nil, version)...)
@@ -67,8 +66,8 @@ func New(socket, version string) *Client {
 	return c
 }
 
-// Authorize sends a token with every request from now on, once, before the
-// first: an agent that the daemon started is known by one.
+// Authorize makes the client send a token with every request; an agent that the daemon
+// started is authenticated by it. It is called at most once, before the first request.
 func (c *Client) Authorize(token string) {
 	c.http.Transport = bearer{c.http.Transport, "Bearer " + token}
 }
@@ -86,15 +85,15 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// CloseIdleConnections is what Close asks for.
+// CloseIdleConnections closes those of the wrapped RoundTripper; http.Client calls it.
 func (b bearer) CloseIdleConnections() {
 	if c, ok := b.RoundTripper.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// Close ends the delivery session that was made for this client, if one was,
-// and drops idle connections.
+// Close ends the delivery session that was opened for this client, if there is one,
+// and closes idle connections.
 func (c *Client) Close() {
 	c.guide.end()
 	c.http.CloseIdleConnections()
@@ -102,7 +101,7 @@ func (c *Client) Close() {
 
 // dial connects and checks the listener: the process that called listen on the
 // socket must run as this user, or as root under socket activation, and prove
-// that it holds the daemon's key.
+// that it has the daemon's key (see proven).
 func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.socket)
@@ -131,7 +130,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // base is a URL whose Host the daemon accepts on its socket.
 const base = "http://doorward"
 
-// Path is where a server is served; "" is the aggregate.
+// Path returns the route of a server; "" is the aggregate.
 func Path(server string) string {
 	if server == "" {
 		return "/mcp"
@@ -140,7 +139,7 @@ func Path(server string) string {
 }
 
 // Request sends one stateless request of 2026-07-28 and returns the raw
-// result. An *RPCError is what the other side answered.
+// result. The error is an *RPCError if the answer is a JSON-RPC error.
 func (c *Client) Request(ctx context.Context, server, method string, params []byte) ([]byte, error) {
 	result, err := c.request(ctx, server, method, params, func(*wire.Message) {})
 	if err != nil && c.guide.help(ctx, err) {
@@ -149,15 +148,14 @@ func (c *Client) Request(ctx context.Context, server, method string, params []by
 	return result, err
 }
 
-// listen holds a subscriptions/listen open and calls changed for whatever it
-// brings, until it ends. An *RPCError says that it was refused.
+// listen holds a subscriptions/listen open and calls changed for each of its
+// notifications, until it ends. The error is an *RPCError if it was refused.
 func (c *Client) listen(ctx context.Context, server string, params []byte, changed func()) error {
 	_, err := c.request(ctx, server, "subscriptions/listen", params, func(*wire.Message) { changed() })
 	return err
 }
 
-// request is Request; meanwhile hears the notifications that come before the
-// result.
+// request is Request. It calls meanwhile with the messages before the response.
 func (c *Client) request(ctx context.Context, server, method string, params []byte, meanwhile func(*wire.Message)) ([]byte, error) {
 	params = rawjson.SetIn(params, "_meta",
 		rawjson.Edit{Key: wire.MetaVersion, Value: []byte(`"` + protocol.LatestModern + `"`)},
@@ -191,7 +189,7 @@ func (c *Client) request(ctx context.Context, server, method string, params []by
 	return result, failed
 }
 
-// modernHeaders are the headers that repeat a modern message's body.
+// modernHeaders returns the headers that repeat parts of a modern message's body.
 func modernHeaders(m *wire.Message) http.Header {
 	h := http.Header{"Mcp-Protocol-Version": {protocol.LatestModern}, "Mcp-Method": {m.Method}, protocol.HeaderStdio: {"1"}}
 	if v, ok := wire.Text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)); ok {
@@ -221,13 +219,13 @@ func (c *Client) post(ctx context.Context, path string, m *wire.Message, body []
 	return resp, nil
 }
 
-// Limits of what a daemon may answer; its own are lower.
+// Limits of an answer of the daemon, in bytes. The daemon's own limits are lower.
 const (
 	maxAnswer = 64 << 20
 	maxEvent  = 64 << 20
 )
 
-// messages reads a response's JSON-RPC messages, from one body or a stream,
+// messages calls f with the JSON-RPC messages of a response, from one body or a stream,
 // until f returns false.
 func (c *Client) messages(resp *http.Response, f func(m *wire.Message, raw []byte) bool) error {
 	if kind := resp.Header.Get("Content-Type"); kind == "text/event-stream" {
@@ -279,7 +277,7 @@ func (c *Client) events(r io.Reader, f func(sse.Event) bool) error {
 	}
 }
 
-// ErrStatus is an answer of the local API that is a failure.
+// ErrStatus is the HTTP status of a failure answered by the local API.
 type ErrStatus int
 
 func (e ErrStatus) Error() string {
@@ -295,10 +293,10 @@ func (c *Client) Reach(ctx context.Context) error {
 	return conn.Close()
 }
 
-// waitStep is how often a missing daemon is looked for again.
+// waitStep is the time between two attempts of Wait to connect.
 const waitStep = 100 * time.Millisecond
 
-// Wait returns when a daemon answers, or ctx's error.
+// Wait waits until a daemon answers. When ctx ends before, the error is ErrNoDaemon.
 func (c *Client) Wait(ctx context.Context) error {
 	for {
 		err := c.Reach(ctx)
@@ -313,14 +311,15 @@ func (c *Client) Wait(ctx context.Context) error {
 	}
 }
 
-// within is the same client, whose requests carry the label of a project.
+// within returns a client that shares the connections of c and sends the label of a
+// project.
 func (c *Client) within(namespace string) *Client {
 	labelled := *c
 	labelled.namespace = namespace
 	return &labelled
 }
 
-// do sends a request with what every request carries.
+// do sends a request with the label of the project and the token of a delivery session.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
 	if c.namespace != "" {
 		req.Header.Set(protocol.HeaderNamespace, c.namespace)

@@ -15,31 +15,31 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// ConnectOptions describe one stdio client's connection.
+// ConnectOptions configures Connect.
 type ConnectOptions struct {
 	Server string // "" is the aggregate
 	In     io.Reader
 	Out    io.Writer
 	Log    *slog.Logger
 	// Namespace is the label of the project that the client works on, for the
-	// daemon's messaging; empty: none is given.
+	// daemon's messaging; empty: none.
 	Namespace string
-	// Channel tells the client of new mail by itself.
+	// Channel selects the notifications of new mail to the client.
 	Channel Channel
-	// Patience is how long a message waits for a daemon that is not there,
-	// such as one that restarts. Default 5 s, well below what clients wait.
+	// Patience is how long a message waits for a daemon that does not answer,
+	// such as one that restarts. Default 5 s, well below the timeouts of clients.
 	Patience time.Duration
 }
 
-// maxLine bounds one message from the client.
+// maxLine is the limit of one message from the client in bytes.
 const maxLine = 64 << 20
 
-// farewell is how long answers under way may take after the input has ended.
+// farewell is how long Connect waits for outstanding answers after the input has ended.
 const farewell = 30 * time.Second
 
-// Connect carries a stdio client's messages to the daemon and back, both
+// Connect carries a stdio client's messages to the daemon and back, in both
 // eras, until the input ends. Every request gets an answer: the server's, or
-// after the daemon was lost a clean error, never silence.
+// an error if the connection to the daemon is lost.
 func Connect(ctx context.Context, c *Client, o ConnectOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -59,7 +59,7 @@ func Connect(ctx context.Context, c *Client, o ConnectOptions) error {
 	return err
 }
 
-// read takes lines until the input ends.
+// read handles the lines of the input until it ends.
 func (s *shim) read() error {
 	in := bufio.NewReaderSize(s.o.In, 64<<10)
 	for {
@@ -92,8 +92,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// take handles one message. Requests run side by side; everything else keeps
-// its order, and so does the handshake.
+// take handles one message. Requests run concurrently; all other messages, and the
+// handshake, keep their order.
 func (s *shim) take(line []byte) {
 	m, err := wire.Parse(line, wire.FromClient)
 	if bad := (*wire.SyntaxError)(nil); errors.As(err, &bad) {
@@ -128,7 +128,7 @@ func (s *shim) take(line []byte) {
 	}
 }
 
-// introduce notes what the client calls itself, for its delivery session.
+// introduce passes the client's name to the guide, for its delivery session.
 func (s *shim) introduce(m *wire.Message, modern bool) {
 	switch {
 	case modern:
@@ -138,7 +138,8 @@ func (s *shim) introduce(m *wire.Message, modern bool) {
 	}
 }
 
-// start runs one request. m is given when its cancellation is ours to do.
+// start runs one request in a goroutine. m is not nil if cancelModern must be able to
+// cancel it.
 func (s *shim) start(m *wire.Message, f func(context.Context)) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	if m != nil {
@@ -157,8 +158,8 @@ func (s *shim) start(m *wire.Message, f func(context.Context)) {
 	})
 }
 
-// tell passes a modern notification on, in order. Over stdio a refusal has no answer, so
-// the log has it.
+// tell forwards a modern notification, in order. Over stdio a notification has no answer,
+// so a refusal is logged.
 func (s *shim) tell(m *wire.Message, line []byte) {
 	resp, err := s.send(s.ctx, m, func() (*response, error) {
 		r, err := s.c.post(s.ctx, s.path, m, line, modernHeaders(m))
@@ -174,8 +175,8 @@ func (s *shim) tell(m *wire.Message, line []byte) {
 	}
 }
 
-// cancelModern closes the stream of a modern request: that is the
-// cancellation over HTTP (Cancellation).
+// cancelModern closes the stream of a modern request, which cancels it over HTTP
+// (Cancellation). It reports whether there was such a request.
 func (s *shim) cancelModern(id []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +187,8 @@ func (s *shim) cancelModern(id []byte) bool {
 	return cancel != nil
 }
 
-// modern carries one stateless request. It is sent again only when it
-// certainly never reached a daemon.
+// modern carries one stateless request. It is sent again only if it
+// certainly did not reach a daemon.
 func (s *shim) modern(ctx context.Context, m *wire.Message, line []byte) {
 	resp, err := s.send(ctx, m, func() (*response, error) {
 		r, err := s.c.post(ctx, s.path, m, line, modernHeaders(m))
@@ -214,7 +215,7 @@ func (s *shim) modern(ctx context.Context, m *wire.Message, line []byte) {
 	}
 }
 
-// finish waits for the answers under way and ends the session.
+// finish waits for the outstanding answers, at most farewell, and ends the session.
 func (s *shim) finish() {
 	s.deafen()
 	done := make(chan struct{})

@@ -12,11 +12,11 @@ import (
 )
 
 // A subscription belongs to the delivery session it was opened with. When that
-// session is replaced or the daemon restarts, the bridge subscribes again; the
+// session is replaced or the daemon restarts, the shim subscribes again; the
 // client does not notice.
 
-// hold takes another token, and tells who follows when it is another session's.
-// g.mu is held.
+// hold replaces the token, and closes change if it belongs to another session. The caller
+// holds g.mu.
 func (g *guide) hold(h held) {
 	other := h.token != g.held.token && (h.session == "" || h.session != g.held.session)
 	g.held = h
@@ -26,8 +26,9 @@ func (g *guide) hold(h held) {
 	}
 }
 
-// other is closed once a session other than token's is presented. nil: never,
-// because the token is the environment's, or none is presented.
+// other returns a channel that is closed once the token of another session than token's is
+// presented. nil: that never happens, because the token comes from the environment, or no
+// guide is used.
 func (g *guide) other(token string) <-chan struct{} {
 	if g == nil || g.variable != "" {
 		return nil
@@ -42,7 +43,7 @@ func (g *guide) other(token string) <-chan struct{} {
 	return now
 }
 
-// presented is the token that is presented now.
+// presented returns the token that is presented now; empty: none.
 func (g *guide) presented() string {
 	if g == nil {
 		return ""
@@ -56,23 +57,23 @@ func (g *guide) presented() string {
 type listening struct {
 	m     *wire.Message
 	line  []byte
-	acked bool   // the client has its acknowledgement
-	again int    // rounds in a row that brought nothing, or ended soon
-	last  []byte // the answer with which the last round ended; empty: none came
+	acked bool   // the client has the acknowledgement
+	again int    // number of failed rounds in a row; see roundsKept
+	last  []byte // the response with which the last round ended; empty: none
 }
 
 const (
-	// roundsKept is how many rounds in a row may be in vain before the client gets
-	// the answer of the last: the stream before one may not have been noticed to
-	// have ended, or the daemon is about to end.
+	// roundsKept is the number of failed rounds in a row after which the client gets
+	// the response of the last. Single rounds may fail because the daemon has not yet
+	// noticed the end of the stream before, or is about to stop.
 	roundsKept = 3
-	// roundsLong is how long a round lasts that was not in vain.
+	// roundsLong is the least duration of a round that has not failed.
 	roundsLong = 2 * time.Second
 )
 
-// listen carries one subscriptions/listen for as long as the client wants it,
-// and is there. Once the client has its acknowledgement, what ends a round is
-// not told: a session that another one follows, a daemon that is started again.
+// listen carries one subscriptions/listen until the client cancels it or ends. Each
+// attempt is a round. Once the client has the acknowledgement, it is not told of the end
+// of a round because its session was replaced or the daemon was restarted.
 func (s *shim) listen(ctx context.Context, m *wire.Message, line []byte) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -93,7 +94,7 @@ func (s *shim) listen(ctx context.Context, m *wire.Message, line []byte) {
 	}
 }
 
-// round is listen with one session. followed: another one has come.
+// round carries the listen with one session. followed means that the session was replaced.
 func (s *shim) round(ctx context.Context, l *listening) (followed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,10 +125,10 @@ func (s *shim) round(ctx context.Context, l *listening) (followed bool, err erro
 	return l.last == nil && other.Load(), err
 }
 
-// heard passes on what a listen brings; false: it is over. Once the client has
-// its acknowledgement it gets no other one, but is told to look again at what it
-// asked for: another session may see something else, and what changed between
-// two rounds was told to neither.
+// heard handles a message of a listen; false: the listen has ended. The client gets only
+// the first acknowledgement. A later one begins a new round, and the client is notified of
+// changes instead: the new session may see other documents, and changes between two rounds
+// were not reported.
 func (s *shim) heard(l *listening, got *wire.Message, raw []byte) bool {
 	switch ack := got.Method == "notifications/subscriptions/acknowledged"; {
 	case got.Kind == wire.Response:
@@ -136,7 +137,7 @@ func (s *shim) heard(l *listening, got *wire.Message, raw []byte) bool {
 	case ack && l.acked:
 		s.lookAgain(l)
 	case l.acked && got.Method == "notifications/cancelled":
-		// It comes before the answer of one that has ended, and says no more.
+		// It precedes the response with which a listen ends, and is not forwarded.
 	default:
 		l.acked = l.acked || ack
 		s.write(raw)
@@ -144,8 +145,8 @@ func (s *shim) heard(l *listening, got *wire.Message, raw []byte) bool {
 	return true
 }
 
-// lookAgain tells the client of everything that its listen is about and that
-// depends on the session.
+// lookAgain notifies the client of a change of everything that it listens for and that
+// depends on the delivery session.
 func (s *shim) lookAgain(l *listening) {
 	want := wire.Get(l.m.Params, "notifications")
 	tag := rawjson.Set(nil, rawjson.Edit{Key: wire.MetaSubscription, Value: l.m.ID})
@@ -165,8 +166,7 @@ func (s *shim) lookAgain(l *listening) {
 	}
 }
 
-// follow subscribes a legacy client again whenever its delivery session is
-// followed by another one.
+// follow subscribes a legacy client again whenever its delivery session is replaced.
 func (l *legacySession) follow(s *shim) {
 	for token := s.c.guide.presented(); ; {
 		select {
@@ -180,13 +180,13 @@ func (l *legacySession) follow(s *shim) {
 	}
 }
 
-// ofGuidance reports whether a URI, raw, may be one of the instructions.
+// ofGuidance reports whether a raw URI may be that of a document.
 func ofGuidance(uri string) bool {
 	return strings.Contains(uri, "instr://") || strings.Contains(uri, "instructions://")
 }
 
-// again repeats the subscriptions to instructions. Those of other servers do not
-// depend on the session.
+// again repeats the subscriptions to documents. Other subscriptions do not depend on the
+// delivery session.
 func (l *legacySession) again(s *shim) {
 	l.mu.Lock()
 	var subs [][]byte
@@ -197,6 +197,6 @@ func (l *legacySession) again(s *shim) {
 	}
 	l.mu.Unlock()
 	for _, line := range subs {
-		_, _ = l.post(s, line) // a session that is forgotten is opened again by the next request, with these
+		_, _ = l.post(s, line) // if the MCP session is lost, the next request reopens it with these subscriptions
 	}
 }

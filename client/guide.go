@@ -12,28 +12,29 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 )
 
-// GuideOptions say where the token of a delivery session comes from.
+// GuideOptions configures the token of a delivery session.
 type GuideOptions struct {
-	// Env is the environment, as os.LookupEnv; nil: there is none. A token in it
-	// is presented as it is and never replaced by one of another source.
+	// Env looks up environment variables, as os.LookupEnv; nil: there are none. A token
+	// in the environment is presented unchanged and never replaced by one of another
+	// source.
 	Env func(string) (string, bool)
-	// Ask makes a session of the client's own at the first need. Without it that
-	// happens only once a call was refused for want of guidance.
+	// Ask opens a session for this client before its first request to a server. Without
+	// it a session is opened only after a call was refused because guidance is missing.
 	Ask bool
-	// Behind has that session made beside the requests, none of which waits: for
-	// routes where nothing is greeted with guidance.
+	// Behind opens that session in the background, so that no request waits for it. It is
+	// for routes whose answers contain no guidance.
 	Behind bool
-	// RuntimeDir is where session files are, for when the daemon cannot make a
-	// session now; empty: nowhere.
+	// RuntimeDir is the directory of session files, which are used if the daemon cannot
+	// open a session now; empty: none.
 	RuntimeDir string
 	Project    string       // label of the project, claimed
-	Log        *slog.Logger // nil: silent. No part of a token is ever written to it
+	Log        *slog.Logger // nil: discards. No part of a token is ever written to it
 }
 
-// Guide makes requests to servers bear the token of a delivery session, from
-// now on; once, before the first. Without a token, or with one that is refused,
-// they go on as they would have: guidance is then missing, and nothing else.
-// Close ends a session that was made for this client.
+// Guide makes the client send the token of a delivery session with its requests to
+// servers. It is called at most once, before the first request. Without a token, or with
+// one that is refused, requests are sent without it: then only guidance is missing.
+// Close ends a session that was opened for this client.
 func (c *Client) Guide(o GuideOptions) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -49,34 +50,34 @@ func (c *Client) Guide(o GuideOptions) {
 
 // Times of getting a token.
 const (
-	// fetchBudget is the longest that a request waits for one: a client's first
-	// request must be answered in time whatever happens.
+	// fetchBudget is the longest time that a request waits for a token, so that a
+	// client's first request is answered in time.
 	fetchBudget = 2 * time.Second
-	// askBudget is the part of it for the daemon; a session file has the rest.
+	// askBudget is the part of fetchBudget for the daemon; the rest is for session files.
 	askBudget = 1800 * time.Millisecond
 	// fetchLater is the pause after a failure. Requests stop waiting for a token
 	// until an attempt has succeeded.
 	fetchLater = 30 * time.Second
-	// maxLater bounds what a daemon can make us wait.
+	// maxLater is the longest pause that the daemon can ask for.
 	maxLater = 5 * time.Minute
 	// renewLater is the pause after a renewal that failed.
 	renewLater = time.Minute
-	// endBudget is for the end of a session, whose process is about to go.
+	// endBudget is the time limit for ending a session: the process is about to exit.
 	endBudget = 500 * time.Millisecond
 )
 
 // fetchAgain are the pauses before further attempts.
 var fetchAgain = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond}
 
-// guide keeps the token that a client presents.
+// guide holds the token that a client presents.
 //
-// Invariants: the token is in memory alone; one of the environment has no
-// successor; one attempt to get another runs at a time; and no request waits for
-// one longer than fetchBudget, nor again soon after that was in vain.
+// Invariants: the token is only in memory; a token of the environment is never replaced;
+// at most one attempt to get a token runs at a time; no request waits for a token longer
+// than fetchBudget, and none waits after a failed attempt until one has succeeded.
 type guide struct {
 	c    *Client
 	o    GuideOptions
-	ctx  context.Context // of attempts: no request's end ends one
+	ctx  context.Context // of attempts, which do not end with a request
 	stop context.CancelFunc
 
 	variable string // of the environment's token; empty: none is set
@@ -85,30 +86,30 @@ type guide struct {
 	fixed  string // the environment's token; empty: none, or it was refused
 	client *ClientName
 	held   held
-	try    *attempt      // under way; nil: none
-	again  time.Time     // of the next attempt after one in vain; zero: none was
-	wanted bool          // a call was refused for want of a token
+	try    *attempt      // the running attempt; nil: none
+	again  time.Time     // earliest next attempt after a failed one; zero: the last did not fail
+	wanted bool          // a call was refused because there was no token
 	stale  string        // a session file's token that was refused
-	change chan struct{} // closed when held is another session's
+	change chan struct{} // closed when held becomes the token of another session
 }
 
-// held is a token with what is known of it.
+// held is a token with its properties.
 type held struct {
 	token   string
-	session string // its id; empty: not known
-	own     bool   // made for this client, so it is renewed and ended
+	session string // id of the session; empty: not known
+	own     bool   // the session was opened for this client, which renews and ends it
 	expires time.Time
-	renew   time.Time // when to ask for the next; zero: never
+	renew   time.Time // when to renew the token; zero: never
 }
 
-// attempt is one way to a token. err is set before done is closed.
+// attempt is a running request for a token. err is set before done is closed.
 type attempt struct {
 	done chan struct{}
 	err  error
 }
 
-// token returns the token to present now, empty for none. ErrNoDaemon: no daemon
-// listens.
+// token returns the token to present now; empty: none. It may start an attempt to get or
+// renew one. The only error is ErrNoDaemon.
 func (g *guide) token(ctx context.Context) (string, error) {
 	g.mu.Lock()
 	if g.variable != "" {
@@ -136,14 +137,14 @@ func (g *guide) token(ctx context.Context) (string, error) {
 	return g.await(ctx, a)
 }
 
-// await waits for an attempt.
+// await waits for an attempt, at most fetchBudget, and returns the token; empty: none.
 func (g *guide) await(ctx context.Context, a *attempt) (string, error) {
 	select {
 	case <-a.done:
 	case <-ctx.Done():
-		return "", nil // the request ends by itself
+		return "", nil // the request fails with ctx
 	case <-time.After(fetchBudget):
-		return "", nil // a file system may hang
+		return "", nil // reading a session file may block
 	}
 	if errors.Is(a.err, ErrNoDaemon) {
 		return "", a.err
@@ -153,7 +154,7 @@ func (g *guide) await(ctx context.Context, a *attempt) (string, error) {
 	return g.held.token, nil
 }
 
-// begin starts an attempt, or gives the one that is under way. g.mu is held.
+// begin starts an attempt, or returns the running one. The caller holds g.mu.
 func (g *guide) begin(f func(context.Context) error) *attempt {
 	if g.try != nil {
 		return g.try
@@ -176,7 +177,7 @@ func (g *guide) begin(f func(context.Context) error) *attempt {
 func (g *guide) fetch(ctx context.Context) error {
 	h, err := g.open(ctx)
 	if errors.Is(err, ErrNoDaemon) {
-		return err // the request finds out too, and knows what to do
+		return err // the request fails the same way, and its caller handles that
 	}
 	if err != nil && undecided(err) {
 		if found, ok := g.fromFile(); ok {
@@ -196,9 +197,8 @@ func (g *guide) fetch(ctx context.Context) error {
 	return nil
 }
 
-// later is the pause after err: as long as the daemon says, where many clients
-// of one user have come at once, or its database is away. The spread keeps them
-// from coming at once again.
+// later returns the pause after err. The daemon sets it when too many clients of one user
+// ask at once, or its database is unavailable. A random part spreads their next attempts.
 func later(err error) time.Duration {
 	var p *Problem
 	if errors.As(err, &p) && (p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable) && p.RetryAfter > 0 {
@@ -207,7 +207,8 @@ func later(err error) time.Duration {
 	return fetchLater
 }
 
-// open makes a session of the client's own, and tries again where that may help.
+// open opens a session for this client. It repeats attempts that failed without a decision
+// of the daemon.
 func (g *guide) open(ctx context.Context) (held, error) {
 	g.mu.Lock()
 	claims := SessionClaims{Client: g.client, Project: g.o.Project}
@@ -234,13 +235,13 @@ func (g *guide) open(ctx context.Context) (held, error) {
 func ownSession(s *Session) held {
 	h := held{token: s.Token, session: s.ID, own: true, expires: s.Expires, renew: s.RefreshAfter}
 	if h.expires.IsZero() {
-		h.expires = time.Now().Add(24 * time.Hour) // none lives longer
+		h.expires = time.Now().Add(24 * time.Hour) // the longest lifetime of a session
 	}
 	return h
 }
 
-// undecided reports whether a failure leaves open what the daemon thinks of the
-// caller. A daemon without these routes, or one that refuses, has decided.
+// undecided reports whether a failure is temporary, so that it is not the daemon's decision
+// about the caller. A refusal is a decision, and so is a daemon without these routes.
 func undecided(err error) bool {
 	var p *Problem
 	if errors.Is(err, errBadSession) {
@@ -262,8 +263,8 @@ func (g *guide) fromFile() (held, bool) {
 	return held{token: f.Token, expires: f.Expires}, true
 }
 
-// renew replaces the token before it expires. A session that cannot be renewed
-// further is followed by a new one; until then the token is as good as it was.
+// renew replaces the token before it expires. A session that cannot be renewed further is
+// replaced by a new one. After a failure the present token stays in use.
 func (g *guide) renew(ctx context.Context) error {
 	g.mu.Lock()
 	before := g.held
@@ -281,7 +282,7 @@ func (g *guide) renew(ctx context.Context) error {
 	switch {
 	case err == nil:
 		g.hold(next)
-	case g.held.token == "": // it was refused meanwhile
+	case g.held.token == "": // the token was refused meanwhile
 		g.again = time.Now().Add(later(err))
 	default:
 		g.o.Log.Debug("the delivery session was not renewed", "err", err)
@@ -310,9 +311,9 @@ func (g *guide) refused(token string, last bool) {
 	}
 }
 
-// do sends a request with a token. One that is refused is replaced once, and
-// then the request goes on without: a 401 comes before anything of the request
-// was looked at.
+// do sends a request with a token. A refused token is replaced once; then the request is
+// sent without one. Repeating it is safe, because the daemon answers 401 before it reads
+// the request's body.
 func (g *guide) do(req *http.Request) (*http.Response, error) {
 	for tries := 0; ; tries++ {
 		token := ""
@@ -342,7 +343,7 @@ func (g *guide) do(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// repeat is the same request again.
+// repeat returns a copy of the request with a fresh body.
 func repeat(req *http.Request) (*http.Request, error) {
 	next := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {
@@ -356,8 +357,8 @@ func repeat(req *http.Request) (*http.Request, error) {
 	return next, err
 }
 
-// introduce keeps what the MCP client calls itself, raw as it said it. Without
-// it a session is the command's own.
+// introduce keeps the name of the MCP client from its raw clientInfo. Without it a session
+// has the name of this command.
 func (g *guide) introduce(info []byte) {
 	if g == nil {
 		return
@@ -369,8 +370,8 @@ func (g *guide) introduce(info []byte) {
 	}
 }
 
-// end ends the session that was made for this client. Without it the daemon
-// ends it too, once the process has gone.
+// end ends the session that was opened for this client. If that fails, the daemon ends the
+// session after the process has ended.
 func (g *guide) end() {
 	if g == nil {
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// legacySession is the shim's session with the daemon: what is needed to open
-// it again when the daemon has forgotten it.
+// legacySession is the MCP session of the shim with the daemon, with everything needed to
+// open it again when the daemon no longer knows it.
 type legacySession struct {
 	opening sync.Mutex // held while a session is opened
 
@@ -27,13 +27,13 @@ type legacySession struct {
 	id      string
 	init    []byte // the client's initialize message
 	version string
-	ready   bool              // notifications/initialized has been sent
-	level   []byte            // the last logging/setLevel message
-	uris    map[string][]byte // resources/subscribe messages by raw uri
-	hush    context.CancelFunc
+	ready   bool                     // notifications/initialized has been sent
+	level   []byte                   // the last logging/setLevel message
+	uris    map[string][]byte        // resources/subscribe messages by raw uri
+	hush    context.CancelFunc       // ends the standalone stream
 	calls   map[string]chan struct{} // requests in flight by raw id; closed at their end
 
-	asked     atomic.Int64 // requests of our own
+	asked     atomic.Int64 // number of requests of the shim itself
 	following sync.Once
 }
 
@@ -48,7 +48,7 @@ func (l *legacySession) headers() (http.Header, string) {
 	return h, l.id
 }
 
-// initialize opens the session and passes the daemon's answer on.
+// initialize opens the session and forwards the daemon's answer.
 func (l *legacySession) initialize(s *shim, m *wire.Message, line []byte) {
 	l.mu.Lock()
 	l.init = append([]byte(nil), line...)
@@ -61,7 +61,7 @@ func (l *legacySession) initialize(s *shim, m *wire.Message, line []byte) {
 	s.write(s.channel.declare(answer))
 }
 
-// open sends initialize and keeps what comes back.
+// open sends initialize, keeps the id and version of the session, and returns the answer.
 func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, error) {
 	resp, err := s.send(s.ctx, m, func() (*response, error) {
 		r, err := s.c.post(s.ctx, s.path, m, line, nil)
@@ -92,8 +92,8 @@ func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, err
 	return answer, nil
 }
 
-// reopen replaces a session that the daemon has forgotten. Several requests
-// may find out at once; one of them does it.
+// reopen replaces the session forgotten, which the daemon no longer knows. Several requests
+// may call it concurrently; one of them opens the new session.
 func (l *legacySession) reopen(s *shim, forgotten string) error {
 	l.opening.Lock()
 	defer l.opening.Unlock()
@@ -127,7 +127,7 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 	return nil
 }
 
-// post sends one message without waiting for its answer.
+// post sends one message that has no JSON-RPC answer, or whose answer is ignored.
 func (l *legacySession) post(s *shim, line []byte) (*response, error) {
 	h, id := l.headers()
 	r, err := s.c.post(s.ctx, s.path, &wire.Message{}, line, h)
@@ -139,13 +139,13 @@ func (l *legacySession) post(s *shim, line []byte) (*response, error) {
 	return &response{r, id}, nil
 }
 
-// oneWay passes a notification or a response on, in order.
+// oneWay forwards a notification or a response, in order.
 func (l *legacySession) oneWay(s *shim, m *wire.Message, line []byte) {
 	l.mu.Lock()
 	open := l.id != ""
 	l.mu.Unlock()
 	if !open {
-		return // nobody to tell
+		return // there is no session to send it in
 	}
 	for range 2 {
 		r, err := s.send(s.ctx, m, func() (*response, error) { return l.post(s, line) })
@@ -163,8 +163,8 @@ func (l *legacySession) oneWay(s *shim, m *wire.Message, line []byte) {
 	}
 }
 
-// request carries one request. A session that is unknown to the daemon was
-// not served: it is opened again and the request sent once more.
+// request carries one request. If the daemon does not know the session, the request was
+// not executed: the session is opened again and the request is sent once more.
 func (l *legacySession) request(s *shim, m *wire.Message, line []byte) {
 	l.remember(m, line)
 	for again := true; ; again = false {
@@ -190,7 +190,7 @@ func (l *legacySession) request(s *shim, m *wire.Message, line []byte) {
 	}
 }
 
-// remember keeps what a new session must be told again.
+// remember keeps the messages that must be repeated in a new session.
 func (l *legacySession) remember(m *wire.Message, line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,7 +208,7 @@ func (l *legacySession) remember(m *wire.Message, line []byte) {
 	}
 }
 
-// subscribed reports whether the client itself asked to be told of a resource.
+// subscribed reports whether the client itself has subscribed to a resource.
 func (l *legacySession) subscribed(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,8 +220,8 @@ func (l *legacySession) subscribed(uri string) bool {
 	return false
 }
 
-// ask sends a request of our own in the client's session and waits for its
-// result. An *RPCError is what the other side answered.
+// ask sends a request of the shim in the client's session and waits for its
+// result. The error is an *RPCError if the answer is a JSON-RPC error.
 func (l *legacySession) ask(s *shim, method string, params []byte) ([]byte, error) {
 	id := wire.ID(rawjson.AppendQuote(nil, "doorward-"+strconv.FormatInt(l.asked.Add(1), 10)))
 	m := &wire.Message{Kind: wire.Request, ID: id, Method: method, Params: params}
@@ -242,7 +242,7 @@ func (l *legacySession) ask(s *shim, method string, params []byte) ([]byte, erro
 	}
 }
 
-// result reads the answer to a request of the bridge. Other messages on the
+// result reads the answer to a request of the shim. Other messages on the
 // stream go to the client.
 func (l *legacySession) result(s *shim, id wire.ID, resp *http.Response) (result []byte, err error) {
 	defer resp.Body.Close()
@@ -262,12 +262,12 @@ func (l *legacySession) result(s *shim, id wire.ID, resp *http.Response) (result
 	return result, errors.Join(failed, err)
 }
 
-// relay writes what a POST brings. A stream that ends before the answer is
-// taken up again where it broke, if the daemon numbers its events.
+// relay forwards the messages of a POST's answer. A stream that ends before the response
+// is resumed after its last event, if events have ids.
 func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 	if resp.StatusCode == http.StatusAccepted {
 		resp.Body.Close()
-		return // cancelled: no answer is due
+		return // the request was cancelled and has no response
 	}
 	answered, last := false, ""
 	take := func(got *wire.Message, raw []byte) bool {
@@ -293,7 +293,7 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 		}
 		time.Sleep(resumePause)
 		next, failed := l.get(s, s.ctx, last)
-		if failed != nil { // that no daemon is there now does not say that none had the request
+		if failed != nil { // formatted as text: ErrNoDaemon would wrongly mean that the request was not sent
 			err = fmt.Errorf("taking the stream up again: %s", failed.Error())
 			break
 		}
@@ -304,9 +304,10 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 	}
 }
 
-// resumePause is the time before a broken stream is asked for again.
+// resumePause is the time before an interrupted stream is resumed.
 const resumePause = 200 * time.Millisecond
 
+// get opens an event stream, behind event last if that is not empty.
 func (l *legacySession) get(s *shim, ctx context.Context, last string) (*response, error) {
 	h, id := l.headers()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+s.path, nil)
@@ -331,7 +332,7 @@ func (l *legacySession) get(s *shim, ctx context.Context, last string) (*respons
 
 var errStatus = errors.New("the stream was refused")
 
-// hear holds the session's standalone stream open.
+// hear starts to read the session's standalone stream, in place of an earlier one.
 func (l *legacySession) hear(s *shim) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	l.mu.Lock()
@@ -343,8 +344,8 @@ func (l *legacySession) hear(s *shim) {
 	go l.listen(s, ctx)
 }
 
-// listen reads the standalone stream, and opens it again when it breaks; when
-// the daemon has forgotten the session, that is opened again too.
+// listen reads the standalone stream, and opens it again when it ends. If the daemon no
+// longer knows the session, listen opens that again too.
 func (l *legacySession) listen(s *shim, ctx context.Context) {
 	last := ""
 	for ctx.Err() == nil {
@@ -367,7 +368,7 @@ func (l *legacySession) listen(s *shim, ctx context.Context) {
 	}
 }
 
-// end tells the daemon that the session is over.
+// end ends the session with the daemon.
 func (l *legacySession) end(s *shim) {
 	h, id := l.headers()
 	l.mu.Lock()

@@ -10,12 +10,12 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 )
 
-// maxLabel is the length of a name or namespace.
+// maxLabel is the greatest length of a label.
 const maxLabel = 63
 
-// Namespace is the label of the project in a directory: its base name, and
-// eight hexadecimal digits of the SHA-256 of its real path, so that two
-// projects of one name differ and links to one project do not.
+// Namespace returns the label of the project in a directory: its base name, and
+// eight hexadecimal digits of the SHA-256 of its real path. Two projects with the same name
+// get different labels, and links to one project the same.
 func Namespace(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -29,8 +29,8 @@ func Namespace(dir string) (string, error) {
 	return fold(filepath.Base(dir), maxLabel-len(tail)) + tail, nil
 }
 
-// fold makes a base name of at most n characters: lower case, and each run of
-// what a label may not hold is one hyphen.
+// fold returns name in lower case, with each run of characters that a label cannot have
+// replaced by one hyphen, in at most n characters.
 func fold(name string, n int) string {
 	var out []byte
 	for _, c := range []byte(strings.ToLower(name)) {
@@ -50,7 +50,7 @@ func fold(name string, n int) string {
 
 func labelByte(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
-// ValidNamespace reports whether the daemon takes it: ^[a-z0-9][a-z0-9._-]{0,62}$.
+// ValidNamespace reports whether s is a valid label: ^[a-z0-9][a-z0-9._-]{0,62}$.
 func ValidNamespace(s string) bool {
 	return protocol.ValidNamespace(s)
 }

@@ -17,19 +17,19 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// ErrNotOurs is wrapped by errors that say that somebody else than the daemon
+// ErrNotOurs is wrapped by errors that mean that another process than the daemon
 // listens on the socket.
 var ErrNotOurs = errors.New("the socket is served by another process than its daemon")
 
-// Expect has every connection prove, before anything is sent on it, that the
-// daemon holds the private half of key. Call it before the first request.
+// Expect makes the client require a proof on every connection, before its first request,
+// that the listener has the private key of key. Call it before the first request.
 func (c *Client) Expect(key ed25519.PublicKey) { c.expected = key }
 
-// proofTime is how long a daemon may take to prove itself.
+// proofTime is the time limit for the proof.
 const proofTime = 10 * time.Second
 
-// proven asks the listener for a proof. who is what the kernel says about the
-// listener, nil where it says nothing.
+// proven refuses a contained listener, and one that does not prove that it has the
+// expected key. who is the kernel's information about the listener; nil: there is none.
 func (c *Client) proven(ctx context.Context, conn net.Conn, who *attest.Credentials) error {
 	if who != nil && peer.Nested(who) {
 		return fmt.Errorf("%w: process %d is contained", ErrNotOurs, who.PID)
@@ -57,7 +57,7 @@ func (c *Client) proven(ctx context.Context, conn net.Conn, who *attest.Credenti
 	return ctx.Err()
 }
 
-// askProof sends a nonce as the connection's first request.
+// askProof sends a nonce as the connection's first request and returns the answer.
 func askProof(conn net.Conn) (proof, nonce string, err error) {
 	var random [32]byte
 	rand.Read(random[:]) // never fails

@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// shim is one stdio conversation.
+// shim is the state of one call of Connect: the conversation of one stdio client.
 type shim struct {
 	c    *Client
 	o    ConnectOptions
@@ -20,21 +20,21 @@ type shim struct {
 	path string
 	busy sync.WaitGroup
 
-	listens context.Context // ends with the input, when the client is gone
+	listens context.Context // of the client's listens; ends with the input
 	deafen  context.CancelFunc
 
-	away, reached atomic.Bool // a message found no daemon; one found it
+	away, reached atomic.Bool // a message did not find a daemon; a message has reached one
 
-	out sync.Mutex // guards o.Out: one message a line
+	out sync.Mutex // guards o.Out
 
 	mu    sync.Mutex
-	calls map[string]context.CancelFunc // in flight, by raw id
+	calls map[string]context.CancelFunc // modern requests in flight, by raw id
 
 	legacy  legacySession
 	channel *channel // nil: off
 }
 
-// send tries until a daemon is there or patience ends.
+// send calls post until a daemon answers or o.Patience has passed.
 func (s *shim) send(ctx context.Context, m *wire.Message, post func() (*response, error)) (*response, error) {
 	deadline, cancel := context.WithTimeout(ctx, s.o.Patience)
 	defer cancel()
@@ -51,10 +51,10 @@ func (s *shim) send(ctx context.Context, m *wire.Message, post func() (*response
 	}
 }
 
-// lost answers a request whose answer will not come.
+// lost answers a request that will get no answer from the daemon with an error.
 func (s *shim) lost(ctx context.Context, id wire.ID, err error) {
 	switch {
-	case ctx.Err() != nil && s.ctx.Err() == nil: // the client cancelled it
+	case ctx.Err() != nil && s.ctx.Err() == nil: // the client has cancelled the request
 	case errors.Is(err, ErrNoDaemon):
 		s.refuse(id, 1503, "No doorward daemon is running: start it with `doorward serve`")
 	default:
@@ -67,7 +67,7 @@ func (s *shim) refuse(id wire.ID, code int64, message string) {
 	s.write(rawjson.AppendError(nil, id, &wire.Error{Code: code, Message: message}))
 }
 
-// rest waits, and then until there is a daemon, for at most a minute.
+// rest waits for pause, and then until a daemon answers, for at most a minute.
 func (s *shim) rest(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -78,7 +78,8 @@ func (s *shim) rest(ctx context.Context, pause time.Duration) {
 	s.c.Wait(waiting)
 }
 
-// write puts one message on one line. A newline in valid JSON is white space.
+// write writes one message as one line. A line break in valid JSON is white space and is
+// replaced by a space.
 func (s *shim) write(msg []byte) {
 	line := append(make([]byte, 0, len(msg)+1), msg...)
 	for i, c := range line {
@@ -91,15 +92,15 @@ func (s *shim) write(msg []byte) {
 	s.o.Out.Write(append(line, '\n'))
 }
 
-// response is an HTTP answer and the session it belongs to.
+// response is an HTTP response and the id of the MCP session of its request.
 type response struct {
 	*http.Response
 	session string
 }
 
-// named is a message that came for the request id. A refusal that was given
-// before the request was read, such as that of an unknown server, names no
-// request: it is this one's answer, and over stdio nothing else says so.
+// named returns a message received for the request id. A refusal before the request was
+// read, such as that of an unknown server, has no id. Over stdio the client needs the id to
+// match the answer, so it is added.
 func named(id wire.ID, got *wire.Message, raw []byte) []byte {
 	if got.Kind == wire.Response && got.ID == nil {
 		return rawjson.AppendError(nil, id, got.Error)

@@ -8,11 +8,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// codeDenied is the JSON-RPC code of a refusal.
+// codeDenied is the JSON-RPC code of a denial.
 const codeDenied = 1403
 
-// help reports whether to repeat a request that failed with err: it was refused
-// because guidance was missing, and a token has been obtained since.
+// help reports whether to repeat a request that failed with err. If the request was
+// refused because guidance is missing, and there was no token, help gets one.
 func (g *guide) help(ctx context.Context, err error) bool {
 	var rpc *RPCError
 	if g == nil || g.o.Ask || !errors.As(err, &rpc) || rpc.Code != codeDenied {
