@@ -2,8 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newAgent is the operator's side of messaging. The daemon refuses it to the
-// shells of agents.
+// newAgent returns the commands of the operator for messaging. The daemon refuses their
+// acts to the shells of agents.
 func newAgent() *cobra.Command {
 	return group("agent", "manage the messages of agents",
 		newPeers(), newSend(), newInbox(), newTail(), newTrace(), newHold(), newTransfer(), newStop(), newFsck(), newHook())

@@ -11,10 +11,10 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// errPasskey is the refusal of an approval on the command line that takes a passkey.
+// errPasskey is the refusal of an approval on the command line that needs a passkey.
 var errPasskey = errors.New("refused: this takes a passkey (approvals.presence), and only the console can ask for one: the page Decisions")
 
-// pathAgent is the operator's side of messaging in the local API.
+// pathAgent is the path of the operator's messaging resources in the local API.
 const pathAgent = "/admin/v1/agent/"
 
 // mail reads a resource of messaging.
@@ -31,7 +31,8 @@ func (l *daemonLink) mailPost(ctx context.Context, what string, in, out any) err
 	return agentFailure(l.tell(ctx, pathAgent+what, in, out))
 }
 
-// agentFailure says what a refusal means, and what to do about it.
+// agentFailure turns a failure of messaging into an error that explains it and gives a
+// remedy.
 func agentFailure(err error) error {
 	var e *client.AdminError
 	if !errors.As(err, &e) {
@@ -55,8 +56,8 @@ func agentFailure(err error) error {
 	return fail(exitFailed, "%w", err)
 }
 
-// shellFailure is the refusal of an operator's act whose caller is below a
-// registered agent, or may be.
+// shellFailure returns the error for an operator's act that was refused because its caller
+// is, or may be, below a registered agent.
 func shellFailure(why string) error {
 	if why == admin.WhyUnknown {
 		return fail(exitRefused, "refused (AGENT_SHELL): the processes above this command cannot be read to the first one, so an agent may be among them; "+
@@ -70,7 +71,7 @@ func shellFailure(why string) error {
 		"run it in a terminal that no agent has opened")
 }
 
-// mailFailures are the codes that an operator meets, in words.
+// mailFailures returns the explanations of the codes of messaging.
 func mailFailures() map[string]string {
 	return map[string]string{
 		mail.UnknownRecipient:    "there is no such peer: `doorward agent peers` lists them",

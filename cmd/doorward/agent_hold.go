@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
-// newHold decides on held messages, and holds all messages to a peer.
+// newHold returns the command that decides about held messages, and pauses a peer.
 func newHold() *cobra.Command {
 	o := newInvocation()
 	return o.command("hold ls | approve|refuse|requeue|purge MESSAGE-ID | pause|resume PEER [--json]", "decide on messages that are held",
@@ -82,7 +82,7 @@ func pausePeer(ctx context.Context, o *invocation, peer string, on bool) error {
 	return o.print(p, fmt.Sprintf(text, address(p)))
 }
 
-// newFsck checks that no message was lost or invented.
+// newFsck returns the command that checks that no message was lost or invented.
 func newFsck() *cobra.Command {
 	o := newInvocation()
 	repair := o.set.Bool("repair", false, "repair counters and states that follow from the rows")

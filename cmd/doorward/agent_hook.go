@@ -17,12 +17,12 @@ import (
 )
 
 // hook runs the command that tells a client, at one of its events, how many
-// messages wait for its agent. It exits with 0 in every case, because some
-// clients refuse the prompt or the end of a turn on another exit status. It
-// prints nothing without a daemon, or when policy gives the caller no mailbox.
+// messages wait for its agent. It never fails, because some clients refuse the prompt or
+// the end of a turn on an exit status other than 0. It prints no error if there is no
+// daemon, or if policy gives the caller no mailbox.
 func hook(run func() error) {
 	defer func() {
-		if r := recover(); r != nil { // the runtime would exit with 2, which refuses
+		if r := recover(); r != nil { // otherwise the runtime exits with 2, on which clients refuse
 			fmt.Fprintln(stderr(), "doorward: the hook failed")
 		}
 	}()
@@ -32,8 +32,8 @@ func hook(run func() error) {
 	}
 }
 
-// hookEvents are the events, with the names that clients may give them; the
-// first one is used when the client gives none of these.
+// hookEvents returns the events with the names that clients may give them; the
+// first name is used when the client gives none of these.
 func hookEvents() map[string][]string {
 	return map[string][]string{
 		"session-start":      {"SessionStart"},
@@ -76,8 +76,8 @@ func tellMail(ctx context.Context, o *invocation, rest []string) error {
 	return err
 }
 
-// eventName reads what the client says of the event, and keeps its name alone,
-// if it is one of those. It does not wait for a client that never ends.
+// eventName returns the client's name of the event if it is one of hookEvents, and
+// otherwise the first of these. It does not wait for input without an end.
 func eventName(ctx context.Context, in io.Reader, event string) string {
 	names := hookEvents()[event]
 	if name := readHook(ctx, in).Name; slices.Contains(names, name) {
@@ -86,10 +86,10 @@ func eventName(ctx context.Context, in io.Reader, event string) string {
 	return names[0]
 }
 
-// hookText is one line, in the form that reaches whom it is for: clients put
-// plain text of the first two events into the model's context, that of a tool
-// use only from JSON, and that of a stop not at all; there it is shown to the
-// user. Nothing of it ever asks a client to refuse or to go on.
+// hookText returns one line in the form that the event requires. Clients put plain text
+// of the first two events into the model's context, and that of a tool use only from
+// JSON. The text of a stop is shown to the user instead. The output never asks a client
+// to refuse or to continue.
 func hookText(event, name string, inJSON bool, c agent.HookCounts) string {
 	messages := "messages"
 	if c.Unread == 1 {

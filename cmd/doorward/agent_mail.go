@@ -17,8 +17,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// newSend writes to a peer with the operator's authority. Words after -- are
-// text, not flags.
+// newSend returns the command that sends a message to a peer with the operator's
+// authority. Words after -- are text, not flags.
 func newSend() *cobra.Command {
 	o := newInvocation()
 	subject := o.set.String("subject", "", "subject line")
@@ -40,11 +40,11 @@ func newSend() *cobra.Command {
 		})
 }
 
-// maxText is the most that a message is read to; the daemon's limit is lower,
-// and says so itself.
+// maxText is the most bytes of a text that are read. The daemon's limit is lower, and the
+// daemon reports when it is exceeded.
 const maxText = 1 << 20
 
-// messageText is the text of a message: words, or a file.
+// messageText returns the text of a message: the words, or the content of the file.
 func messageText(file string, words []string) (string, error) {
 	if (file != "") == (len(words) > 0) {
 		return "", fmt.Errorf("%w: give either the text or --file", errUsage)
@@ -67,13 +67,14 @@ func messageText(file string, words []string) (string, error) {
 		return "", fmt.Errorf("reading the text: %w", err)
 	case len(b) > maxText:
 		return "", fail(exitFailed, "the text exceeds the maximum message size")
-	case !utf8.Valid(b): // JSON would change it silently
+	case !utf8.Valid(b): // encoding as JSON would change it silently
 		return "", fail(exitFailed, "the text is not UTF-8")
 	}
 	return string(b), nil
 }
 
-// sentText does not claim that a message was received: that is not known yet.
+// sentText returns the text about a sent message. It does not claim that the message was
+// received, which is not known yet.
 func sentText(s agent.OperatorSent) string {
 	what := "stored for"
 	if s.State == mail.Held {
@@ -86,7 +87,8 @@ func sentText(s agent.OperatorSent) string {
 	return text
 }
 
-// newInbox shows what waits for the operator, or, without the texts, for a peer.
+// newInbox returns the command that shows the messages that wait for the operator, or for
+// a peer, without their texts unless requested.
 func newInbox() *cobra.Command {
 	o := newInvocation()
 	bodies := o.set.Bool("bodies", false, "with PEER: show the texts too, which is recorded as a separate act")
@@ -129,7 +131,7 @@ func inboxText(in agent.Inbox) string {
 	return b.String()
 }
 
-// writeMessage writes one message with all that is known of it.
+// writeMessage writes one message with all its properties.
 func writeMessage(b *strings.Builder, m agent.Message) {
 	fmt.Fprintf(b, "%s  %s  %s -> %s  %s  %d bytes  %s\n", oneWord(m.MessageID), oneWord(m.SentAt), sender(m.From), oneWord(m.To), oneWord(m.Kind), m.BodyBytes, oneWord(m.State))
 	fmt.Fprintf(b, "  from %s, %s, lineage %s, authority %s, signature %s\n", oneWord(m.From.Principal), oneWord(m.From.Grade), oneWord(m.From.Lineage), oneWord(m.Authority), oneWord(m.Signature))
@@ -150,8 +152,8 @@ func sender(s agent.Sender) string {
 	return oneWord(s.Name + "@" + s.Namespace)
 }
 
-// newTail shows state changes as they happen, until it is stopped or the daemon
-// is.
+// newTail returns the command that shows state changes as they happen, until it or the
+// daemon is stopped.
 func newTail() *cobra.Command {
 	o := newInvocation()
 	peer := o.set.String("peer", "", "only changes of this peer")
@@ -196,7 +198,7 @@ func changeText(c mail.Change) string {
 	return text + "\n"
 }
 
-// newTrace shows all that happened to a message.
+// newTrace returns the command that shows the history of a message.
 func newTrace() *cobra.Command {
 	o := newInvocation()
 	return o.command("trace MESSAGE-ID [--json]", "show the history of a message", "doorward agent trace 01ARZ3NDEKTSV4RRFFQ69G5FAV", 1, 1,

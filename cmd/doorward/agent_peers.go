@@ -14,7 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
-// newPeers lists the registered agents, shows one, or takes a name out of use.
+// newPeers returns the command that lists the registered agents, shows one, or retires a
+// name.
 func newPeers() *cobra.Command {
 	o := newInvocation()
 	o.narrows()
@@ -57,7 +58,7 @@ func listPeers(ctx context.Context, o *invocation) error {
 	return o.print(all.Peers, o.narrowed(table(rows...)))
 }
 
-// presenceWord is a peer's presence, and whether its mail is held.
+// presenceWord returns a peer's presence, and "paused" if its mail is held.
 func presenceWord(p agent.PeerInfo) string {
 	if p.Paused {
 		return oneWord(p.Presence) + ",paused"
@@ -76,7 +77,8 @@ func showPeer(ctx context.Context, o *invocation, name string) error {
 	return o.print(found.Peers[0], peerText(found.Peers[0]))
 }
 
-// peerText is all that is known of a peer. Its own words are printed in quotes.
+// peerText returns all properties of a peer. Texts that the peer chose are marked as its
+// own words.
 func peerText(p agent.PeerInfo) string {
 	var b strings.Builder
 	line := func(name, value string) {
@@ -106,7 +108,7 @@ func peerText(p agent.PeerInfo) string {
 	return b.String()
 }
 
-// said is what a peer says of itself.
+// said writes a text that a peer chose, marked as such; nothing for an empty text.
 func said(b *strings.Builder, what, text string) {
 	if text == "" {
 		return
@@ -115,7 +117,8 @@ func said(b *strings.Builder, what, text string) {
 	block(b, "    ", text)
 }
 
-// address is how a peer is written to from anywhere.
+// address returns the name of a peer with its namespace, which is valid from any
+// namespace.
 func address(p agent.PeerInfo) string {
 	if p.Namespace == "" {
 		return oneWord(p.Name)
@@ -123,7 +126,7 @@ func address(p agent.PeerInfo) string {
 	return oneWord(p.Name + "@" + p.Namespace)
 }
 
-// newTransfer moves a name, with its mail, to another principal.
+// newTransfer returns the command that moves a name, with its mail, to another principal.
 func newTransfer() *cobra.Command {
 	o := newInvocation()
 	to := o.set.String("to", "", "the principal, such as uid:1000")

@@ -9,10 +9,11 @@ import (
 )
 
 // Text chosen by an agent is shown as one word, in quotes, or as a block whose
-// lines each begin with a mark. None of these moves the cursor or imitates the
-// program's own lines.
+// lines each begin with a mark. In none of these forms it can move the cursor or imitate
+// the program's own lines.
 
-// oneWord keeps a name that is as it should be. Any other is quoted.
+// oneWord returns a name of visible ASCII unchanged, "-" for an empty one, and any other
+// name in quotes.
 func oneWord(s string) string {
 	for _, r := range s {
 		if r <= ' ' || r > '~' || r == '"' {
@@ -22,14 +23,14 @@ func oneWord(s string) string {
 	return orDash(s)
 }
 
-// quoted is s in quotes, with everything escaped that cannot be seen.
+// quoted returns s in quotes, with invisible characters escaped.
 func quoted(s string) string { return plaintext.Quote(s) }
 
-// blockWidth is where the lines of a block are broken. A terminal that breaks
+// blockWidth is the width at which the lines of a block are broken. A terminal that breaks
 // them itself would start the rest at its left edge, without the mark.
 const blockWidth = 72
 
-// block shows a text of several lines.
+// block writes a text of several lines, each with a mark in front.
 func block(b *strings.Builder, indent, text string) {
 	for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		mark, used := "| ", 0
@@ -47,7 +48,7 @@ func block(b *strings.Builder, indent, text string) {
 	}
 }
 
-// plainJSON is v on one line, as the printer shows it.
+// plainJSON returns v as JSON on one line, with invisible characters escaped.
 func plainJSON(v any) (string, error) {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -56,7 +57,7 @@ func plainJSON(v any) (string, error) {
 	return plaintext.Text(b.String()), err
 }
 
-// cells is how much room s takes at most.
+// cells returns an upper bound of the terminal columns that s takes.
 func cells(s string) (n int) {
 	for _, r := range s {
 		n++
@@ -67,7 +68,8 @@ func cells(s string) (n int) {
 	return n
 }
 
-// moment writes milliseconds since 1970.
+// moment returns the time in ms, milliseconds since 1970, as text; "-" if it is not
+// positive.
 func moment(ms int64) string {
 	if ms <= 0 {
 		return "-"

@@ -20,8 +20,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// newAllow shows what ./doorward.yaml would run, and records that exactly this
-// content may be run in this directory.
+// newAllow returns the command that shows which programs ./doorward.yaml runs, and records
+// that exactly this content may be used in this directory.
 func newAllow() *cobra.Command {
 	o := newInvocation()
 	yes := o.set.Bool("yes", false, "allow without asking")
@@ -74,8 +74,8 @@ func revokeAllowance(store allowances, path string) error {
 	return nil
 }
 
-// preview reads the configuration without fetching any of its secrets, and
-// gives what is to be recorded and what a person has to know for that.
+// preview reads the configuration without fetching any of its secrets. It returns the
+// allowance to record and the text that a person needs to decide about it.
 func preview(path string) (a allowance, text string, err error) {
 	var content []byte
 	none := func(string) (secret.Value, error) { return secret.New("-"), nil }
@@ -98,8 +98,8 @@ func preview(path string) (a allowance, text string, err error) {
 	return a, written.text(path, c), nil
 }
 
-// allowed is what of a configuration is shown as it is written, without the
-// values that references stand for.
+// allowed holds the parts of a configuration that are shown as they are written, with
+// references instead of their values.
 type allowed struct {
 	Servers map[string]allowedProgram `yaml:"mcpServers"`
 	Agent   struct {
@@ -155,7 +155,7 @@ func (p allowedProgram) show(b *strings.Builder, kind, name string) {
 	b.WriteString("\n")
 }
 
-// shellWord shows a word of a command so that its end can be seen.
+// shellWord returns a word of a command, in quotes if its end would not be visible.
 func shellWord(word string) string {
 	if word == "" || strings.ContainsAny(word, " \t\"'\\") || plaintext.Line(word) != word {
 		return fmt.Sprintf("%+q", word)

@@ -16,16 +16,16 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// A configuration names programs to run, and one in the working directory may
-// have come with a clone or an archive. It is used only after the user has
-// allowed that content in that directory.
+// A configuration names programs to run, and the file in the working directory may
+// be part of a clone or an archive. It is used only after the user has
+// allowed its content in that directory.
 
-// allowance is what was allowed of one directory: the content of its
+// allowance records the content that was allowed in one directory: the digest of its
 // configuration, and of the policy file that the configuration names.
 type allowance struct {
 	Path    string    `json:"path"`
 	Config  string    `json:"sha256"`
-	Policy  string    `json:"policy_sha256"` // empty: it names none
+	Policy  string    `json:"policy_sha256"` // empty: the configuration names none
 	Allowed time.Time `json:"allowed"`
 }
 
@@ -40,7 +40,7 @@ func digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// hereOf is the configuration of the working directory by its one true path.
+// hereOf returns the path of the configuration of the working directory, without links.
 func hereOf() (string, error) {
 	dir, err := os.Getwd()
 	if err == nil {
@@ -52,7 +52,7 @@ func hereOf() (string, error) {
 	return filepath.Join(dir, config.Here), nil
 }
 
-// allowances are the files of the state directory that say what was allowed.
+// allowances is the directory of allowances in the state directory, a file for each.
 type allowances struct{ dir string }
 
 func (v vetting) allowances() (allowances, error) {
@@ -62,10 +62,10 @@ func (v vetting) allowances() (allowances, error) {
 
 func nameOf(path string) string { return digest([]byte(path)) + ".json" }
 
-// maxAllowance is more bytes than an allowance has.
+// maxAllowance is an upper bound of the bytes of an allowance.
 const maxAllowance = 16 << 10
 
-// find is the allowance of a path; nil: there is none.
+// find returns the allowance of a path; nil: there is none.
 func (s allowances) find(path string) (*allowance, error) {
 	dir, err := os.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +105,7 @@ func (s allowances) keep(a allowance) error {
 	return durable.ReplaceAt(filepath.Join(s.dir, nameOf(a.Path)), append(b, '\n'))
 }
 
-// forget takes an allowance back, and reports whether there was one.
+// forget removes an allowance, and reports whether there was one.
 func (s allowances) forget(path string) (bool, error) {
 	dir, err := s.open()
 	if err != nil {
@@ -119,7 +119,8 @@ func (s allowances) forget(path string) (bool, error) {
 	return err == nil, err
 }
 
-// open makes the directory private, and the state directory above it.
+// open opens the directory. It creates it and the state directory above it, or checks that
+// they are private.
 func (s allowances) open() (*os.File, error) {
 	state, err := peer.PrivateDir(filepath.Dir(s.dir))
 	if err != nil {
@@ -129,16 +130,16 @@ func (s allowances) open() (*os.File, error) {
 	return peer.PrivateDir(s.dir)
 }
 
-// vetting compares the configuration of the working directory with what was
-// allowed.
+// vetting compares the configuration of the working directory with its allowance.
 type vetting struct{ o *options }
 
-// vet tells whether the content of ./doorward.yaml was allowed.
+// vet returns an error if the content of ./doorward.yaml was not allowed.
 func (v vetting) vet(content []byte) error {
 	return v.differs(errChanged, func(a *allowance) bool { return a.Config != digest(content) })
 }
 
-// vetPolicy tells the same of the policy file that it names.
+// vetPolicy returns an error if the content of the policy file that it names was not
+// allowed.
 func (v vetting) vetPolicy(c *config.Config) error {
 	return v.differs(errPolicy, func(a *allowance) bool { return a.Policy != policyDigest(c) })
 }

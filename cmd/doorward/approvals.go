@@ -22,10 +22,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// pathApprovals is where the daemon keeps the calls that wait.
+// pathApprovals is the resource of the held calls in the local API.
 const pathApprovals = "/admin/v1/approvals"
 
-// newPending shows the calls that wait for the operator.
+// newPending returns the command that shows the calls held for the operator.
 func newPending() *cobra.Command {
 	o := newInvocation()
 	follow := o.set.Bool("follow", false, "wait for held calls and decide each at this terminal")
@@ -53,7 +53,7 @@ func pendingText(all []admin.PendingCall) string {
 	return b.String()
 }
 
-// pendingCall shows one call. What a server or an agent wrote is escaped.
+// pendingCall returns the text about one call. Text of a server or an agent is escaped.
 func pendingCall(c admin.PendingCall) string {
 	var b strings.Builder
 	name := c.Tool
@@ -80,10 +80,10 @@ func localTime(stamp string) string {
 	return t.Local().Format("15:04:05")
 }
 
-// followEvery is how often --follow looks.
+// followEvery is the time between two requests for the held calls.
 const followEvery = time.Second
 
-// followPending asks about each call once.
+// followPending asks the operator about each held call once.
 func followPending(ctx context.Context, o *invocation) error {
 	seen := map[uint64]bool{}
 	keys := keyboard{os.Stdin}
@@ -102,7 +102,7 @@ func followPending(ctx context.Context, o *invocation) error {
 				return nil
 			case errors.Is(err, errElsewhere):
 				fmt.Fprintf(stdout(), "   %d was settled elsewhere, or its time is over\n", c.N)
-			case err != nil && !errors.Is(err, io.EOF): // at its end nobody can answer, and calls are shown
+			case err != nil && !errors.Is(err, io.EOF): // without input no call can be answered; they are only shown
 				fmt.Fprintf(stderr(), "doorward: %v\n", err)
 			}
 		}
@@ -114,11 +114,11 @@ func followPending(ctx context.Context, o *invocation) error {
 	}
 }
 
-// errElsewhere ends a question about what waits no more.
+// errElsewhere ends a question about a call that is no longer held.
 var errElsewhere = errors.New("settled elsewhere")
 
-// whileOpen is a context that ends with errElsewhere when a call waits no more. end ends
-// the watching.
+// whileOpen returns a context that ends with errElsewhere when the call is no longer held.
+// end must be called; it stops the goroutine that watches the call.
 func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open context.Context, end func()) {
 	open, stop := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
@@ -139,13 +139,13 @@ func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open co
 	return open, func() { stop(nil); watch.Wait() }
 }
 
-// The questions about a call, and about a message, which is approved once.
+// The questions about a call, and about a message, which can only be approved once.
 const (
 	keysOfAnswers = "   y yes, n no, w no and why, s yes this session, h yes for 1h, others later"
 	keysOfMessage = "   y yes, n no, w no and why, others later"
 )
 
-// askAbout shows a call and settles it by a key.
+// askAbout shows a call, reads the operator's decision and sends it to the daemon.
 func askAbout(ctx context.Context, o *invocation, keys keyboard, c admin.PendingCall) error {
 	fmt.Fprint(people(), pendingCall(c))
 	open, end := whileOpen(ctx, o, c)
@@ -157,7 +157,8 @@ func askAbout(ctx context.Context, o *invocation, keys keyboard, c admin.Pending
 	return settle(ctx, o, c.N, s)
 }
 
-// answered is what a key decides about a call; without a decision the call goes on waiting.
+// answered reads the operator's decision about a call. Without a Decision the call stays
+// held.
 func answered(ctx context.Context, keys keyboard, c admin.PendingCall) (s admin.Settlement, err error) {
 	lasting, question := c.Action != policy.AgentDeliver, keysOfAnswers
 	if !lasting {
@@ -184,7 +185,7 @@ func answered(ctx context.Context, keys keyboard, c admin.PendingCall) (s admin.
 	return s, err
 }
 
-// askWhy reads the reason of a denial, which the caller is told.
+// askWhy reads the reason of a denial, which is shown to the caller.
 func askWhy(ctx context.Context, keys keyboard) (string, error) {
 	fmt.Fprint(stdout(), "   why: ")
 	return keys.line(ctx)
@@ -198,7 +199,7 @@ func settle(ctx context.Context, o *invocation, n uint64, s admin.Settlement) er
 	return nil
 }
 
-// newApprove lets a held call happen.
+// newApprove returns the command that approves a held call.
 func newApprove() *cobra.Command {
 	o := newInvocation()
 	life := o.set.String("for", "once", "once, session, 1h or always: how long the approval covers further calls of the tool")
@@ -215,7 +216,7 @@ func newApprove() *cobra.Command {
 		})
 }
 
-// openDecisions opens the console where that is what an approval takes.
+// openDecisions opens the console if why is errPasskey: the approval needs a passkey there.
 func openDecisions(ctx context.Context, o *invocation, why error) error {
 	if !errors.Is(why, errPasskey) {
 		return nil
@@ -223,7 +224,7 @@ func openDecisions(ctx context.Context, o *invocation, why error) error {
 	return openUI(ctx, o, false)
 }
 
-// newDeny refuses a held call.
+// newDeny returns the command that denies a held call.
 func newDeny() *cobra.Command {
 	o := newInvocation()
 	why := o.set.String("why", "", "reason, shown to the caller")
@@ -248,7 +249,7 @@ func callNumber(text string) (uint64, error) {
 	return n, nil
 }
 
-// newApprovals shows and revokes what was approved for longer than once.
+// newApprovals returns the commands that show and revoke standing approvals.
 func newApprovals() *cobra.Command {
 	return group("approvals", "manage standing approvals", newGrantList(), newGrantRevoke(), newPasskeyList())
 }
@@ -276,7 +277,8 @@ func newGrantList() *cobra.Command {
 		})
 }
 
-// newPasskeyList shows the operator's passkeys. The console adds and removes them.
+// newPasskeyList returns the command that shows the operator's passkeys. The console adds
+// and removes them.
 func newPasskeyList() *cobra.Command {
 	o := newInvocation()
 	return o.command("passkeys [--json]", "show the passkeys that approve calls", "doorward approvals passkeys", 0, 0,
@@ -307,7 +309,7 @@ func newGrantRevoke() *cobra.Command {
 		})
 }
 
-// approvalFailure says what a refusal means.
+// approvalFailure turns a failure of approvals into an error that explains it.
 func approvalFailure(err error) error {
 	var e *client.AdminError
 	switch {

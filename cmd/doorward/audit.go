@@ -25,7 +25,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// newAudit reads the record, with and without a running daemon.
+// newAudit returns the commands that read and check the audit log, with and without a
+// running daemon.
 func newAudit() *cobra.Command {
 	tail, show, verify, export := newInvocation(), newInvocation(), newInvocation(), newInvocation()
 	n := tail.set.IntP("n", "n", 20, "how many records")
@@ -77,7 +78,7 @@ func newAudit() *cobra.Command {
 			}), newAuditPrune())
 }
 
-// auditDir returns the directory of the record and the state directory.
+// auditDir returns the directory of the audit log and the state directory.
 func (o *invocation) auditDir() (dir, state string, err error) {
 	if state, err = o.stateDir(); err != nil {
 		return "", "", err
@@ -86,8 +87,8 @@ func (o *invocation) auditDir() (dir, state string, err error) {
 	return daemon.AuditDir(state, c), state, nil
 }
 
-// auditTail prints the last records: with --json as they stand, else one
-// line each.
+// auditTail prints the last records: with --json the lines of the log, otherwise one
+// short line each.
 func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) error {
 	show := func(line []byte) error {
 		if o.json {
@@ -117,7 +118,8 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 	return err
 }
 
-// auditShow prints one record: with --json as it stands, else a member a line.
+// auditShow prints one record: with --json the line of the log, otherwise a line for each
+// member.
 func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || seq == 0 {
@@ -142,7 +144,7 @@ func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 	return fail(exitFailed, "there is no record %d", seq)
 }
 
-// printMembers prints a record for people: facts each on a line, and last the chain.
+// printMembers prints a record for a person: a line for each member, and for each fact.
 func printMembers(o *invocation, line []byte) error {
 	var rows [][]string
 	for key, value := range wire.Members(line) {
@@ -157,7 +159,7 @@ func printMembers(o *invocation, line []byte) error {
 	return o.print(nil, table(rows...))
 }
 
-// rawText is a string without its quotes, and any other value as it stands.
+// rawText returns the text of a JSON string, and any other value unchanged.
 func rawText(raw []byte) string {
 	if text, ok := wire.Text(raw); ok {
 		return text
@@ -165,7 +167,7 @@ func rawText(raw []byte) string {
 	return string(raw)
 }
 
-// record is what a person wants to see of one line.
+// record holds the members of a record that printRecord shows.
 type record struct {
 	Seq                              uint64
 	Time, Kind, Principal            string
@@ -183,7 +185,8 @@ func seqOf(line []byte) uint64 {
 	return r.Seq
 }
 
-// printRecord prints a record in one line, of which a terminal without -v shows what fits.
+// printRecord prints a record on one line. At a terminal without -v the line is cut to the
+// width.
 func printRecord(o *options, line []byte) error {
 	var r record
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -214,11 +217,11 @@ func printRecord(o *options, line []byte) error {
 // auditVerified is what `audit verify --json` prints.
 type auditVerified struct {
 	auditlog.Report
-	Unknown string `json:"unknown,omitempty"` // why it was compared with nothing
+	Unknown string `json:"unknown,omitempty"` // why there was no stored checkpoint to compare with
 }
 
-// auditVerify checks the chain and its checkpoints, and compares them with the
-// checkpoint that the database keeps.
+// auditVerify verifies the log and its checkpoints, and compares them with the
+// checkpoints stored in the database.
 func auditVerify(ctx context.Context, o *invocation, dir, state, key string, accept bool) error {
 	v, err := o.verifier(key)
 	if err != nil {
@@ -258,8 +261,8 @@ func printVerified(o *invocation, a auditVerified) error {
 	return nil
 }
 
-// keptMarks are the checkpoints that the log must have: the daemon says so, or
-// without one the database; else why nothing is known.
+// keptMarks returns the checkpoints that the log must have, from the daemon, or without a
+// running daemon from the database. If there are none, unknown is the reason.
 func keptMarks(ctx context.Context, o *invocation, state string) (kept []audit.Mark, unknown string) {
 	var k admin.Kept
 	err := o.daemon.ask(ctx, "/admin/v1/audit/kept", &k)
@@ -283,7 +286,8 @@ func keptMarks(ctx context.Context, o *invocation, state string) (kept []audit.M
 
 const nothingKept = "the database has no checkpoint"
 
-// acceptAudit takes a log that is whole in itself for the log.
+// acceptAudit accepts the present log, which must be intact, although it lacks checkpoints
+// that the database has.
 func acceptAudit(ctx context.Context, o *invocation, dir, state string, v note.Verifier) error {
 	report, err := auditlog.Verify(dir, v)
 	if err == nil && !report.OK {
@@ -295,7 +299,7 @@ func acceptAudit(ctx context.Context, o *invocation, dir, state string, v note.V
 	return daemon.AcceptAudit(ctx, o.daemonOptions(state))
 }
 
-// daemonOptions are those of a command that works without a daemon.
+// daemonOptions returns the options for a command that works without a running daemon.
 func (o *invocation) daemonOptions(state string) daemon.Options {
 	c, _ := o.load()
 	if c == nil {
@@ -305,7 +309,7 @@ func (o *invocation) daemonOptions(state string) daemon.Options {
 	return daemon.Options{Config: c, StateDir: state, Version: version, Log: log, Say: stderr()}
 }
 
-// verifier reads the public key of a file, or of the state directory.
+// verifier reads the public key from a file; empty: from that of the state directory.
 func (o *invocation) verifier(file string) (note.Verifier, error) {
 	if file == "" {
 		state, err := o.stateDir()

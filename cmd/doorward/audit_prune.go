@@ -17,7 +17,8 @@ import (
 	"github.com/doorward/doorward/internal/daemon/retain"
 )
 
-// newAuditPrune removes old records, with and without a running daemon.
+// newAuditPrune returns the command that removes old records, with and without a running
+// daemon.
 func newAuditPrune() *cobra.Command {
 	o := newInvocation()
 	p := &pruner{o: o, in: bufio.NewReader(os.Stdin)}
@@ -29,7 +30,7 @@ func newAuditPrune() *cobra.Command {
 		"doorward audit prune --before 90d --archive ~/audit-archive", 0, 0, func(ctx context.Context, _ []string) error { return p.run(ctx) })
 }
 
-// pruner is one run of the command.
+// pruner is one run of `audit prune`.
 type pruner struct {
 	o               *invocation
 	before, archive string
@@ -39,13 +40,13 @@ type pruner struct {
 	dir, state      string
 }
 
-// pruned is what --json prints.
+// pruned is what `audit prune --json` prints.
 type pruned struct {
 	Pruned   bool   `json:"pruned"`
-	Records  uint64 `json:"records"`  // that are removed, or would be
-	Segments int    `json:"segments"` // of them
+	Records  uint64 `json:"records"`  // number of records that are removed, or would be
+	Segments int    `json:"segments"` // number of their segments
 	Bytes    int64  `json:"bytes"`
-	Begins   uint64 `json:"begins,omitempty"` // number of the first record that stays
+	Begins   uint64 `json:"begins,omitempty"` // number of the first remaining record
 	Archive  string `json:"archive,omitempty"`
 }
 
@@ -74,7 +75,7 @@ func (p *pruner) run(ctx context.Context) (err error) {
 	return p.remove(ctx, bounds, plan)
 }
 
-// bounds are the flags, or audit.retain without them.
+// bounds returns the bounds of the flags, or without flags those of audit.retain.
 func (p *pruner) bounds() (b retain.Bounds, err error) {
 	b.Bytes = -1
 	byBytes := p.o.set.Changed("keep-bytes")
@@ -102,7 +103,7 @@ func (p *pruner) bounds() (b retain.Bounds, err error) {
 	return b, nil
 }
 
-// agreed shows what is removed and asks.
+// agreed shows what is removed and asks for consent; nil: it is given.
 func (p *pruner) agreed(plan retain.Plan) error {
 	if p.yes {
 		return nil
@@ -122,13 +123,14 @@ func (p *pruner) agreed(plan retain.Plan) error {
 	return fail(exitRefused, "nothing was removed")
 }
 
-// remover is who writes the log: the daemon, or this process where none runs.
+// remover changes the log through its writer: the daemon, or this process if none runs.
 type remover struct {
-	turn    func() error
-	through func(n int) (begins uint64, err error)
+	turn    func() error                           // begins a new segment
+	through func(n int) (begins uint64, err error) // removes the segments up to n
 	end     func()
 }
 
+// remove removes the records of the plan, after it has archived them if requested.
 func (p *pruner) remove(ctx context.Context, bounds retain.Bounds, plan retain.Plan) error {
 	r, err := p.remover(ctx)
 	if err != nil {
@@ -139,7 +141,7 @@ func (p *pruner) remove(ctx context.Context, bounds retain.Bounds, plan retain.P
 		if err := r.turn(); err != nil {
 			return err
 		}
-		bounds.Closed = true // the segment that has just begun stays
+		bounds.Closed = true // the new segment stays
 		if plan, err = bounds.Plan(p.dir, time.Now()); err != nil || plan.Through == 0 {
 			return err
 		}
@@ -154,7 +156,7 @@ func (p *pruner) remove(ctx context.Context, bounds retain.Bounds, plan retain.P
 	return p.o.print(out, fmt.Sprintf("removed %d segments, %s: the first remaining record is %d\n", out.Segments, sizeOf(out.Bytes), out.Begins))
 }
 
-// archived copies what is to be removed.
+// archived copies the segments up to through to the archive, if there is one.
 func (p *pruner) archived(through int) error {
 	if p.archive == "" {
 		return nil
@@ -186,7 +188,7 @@ func (p *pruner) remover(ctx context.Context) (r remover, err error) {
 	return remover{turn: offline.Turn, through: func(n int) (uint64, error) { return offline.Through(ctx, n) }, end: end}, nil
 }
 
-// order has the daemon do it.
+// order makes the daemon do a step of the removal.
 func (p *pruner) order(ctx context.Context, ask admin.Prune) (begins uint64, err error) {
 	var done admin.Pruned
 	if err := p.o.daemon.tell(ctx, "/admin/v1/audit/prune", ask, &done); err != nil {
@@ -198,7 +200,7 @@ func (p *pruner) order(ctx context.Context, ask admin.Prune) (begins uint64, err
 	return done.Begins, nil
 }
 
-// verifyArchive checks an archive with the public key alone.
+// verifyArchive verifies an archive, for which only the public key is needed.
 func verifyArchive(o *invocation, dir, key string) error {
 	v, err := o.verifier(key)
 	if err != nil {
@@ -211,7 +213,7 @@ func verifyArchive(o *invocation, dir, key string) error {
 	return printVerified(o, auditVerified{report, "an archive"})
 }
 
-// exportArchive copies the whole record.
+// exportArchive copies the whole log to an archive.
 func exportArchive(o *invocation, dir, to string) error {
 	v, err := o.verifier("")
 	if err != nil {

@@ -15,29 +15,30 @@ import (
 	"github.com/doorward/doorward/internal/downstream/credential"
 )
 
-// newAuth manages sessions of instruction delivery: the hooks of clients, the
+// newAuth returns the commands for delivery sessions: the hooks of clients, the
 // diagnosis, and the operator's tokens for CI.
 func newAuth() *cobra.Command {
 	return group("auth", "manage and diagnose sessions of instruction delivery",
 		newSessionStart(), newSessionEnd(), newAuthStatus(), newAuthCheck(), newAuthHeader(), newAuthToken())
 }
 
-// The sources of a token, beside the variables that may hold one.
+// sourceFile is the source of a token that is not from an environment variable.
 const sourceFile = "session file"
 
-// presented is the token that this command would show, with where it is from.
+// presented is the token that this command would present, with its source.
 type presented struct {
 	token  string
-	source string   // a variable, or sourceFile; empty: there is none
-	why    string   // why the token of that source is not used; empty: it is
-	passed []string // session files that were passed by, with the reason
+	source string   // a variable, or sourceFile; empty: there is no token
+	why    string   // why the token of that source is not used; empty: it is used
+	passed []string // session files that were skipped, each with the reason
 }
 
 // guidance is the state of instruction delivery for the caller of a command.
 type guidance struct{ o *invocation }
 
-// presented looks for a token that is there already: what only looks makes no
-// session. A variable wins also when its token is of no use.
+// presented returns the token of the environment or a session file. It opens no session,
+// because the commands that call it only report. A variable that is set takes precedence
+// even if its token is unusable.
 func (g guidance) presented() presented {
 	token, variable, err := client.TokenFromEnv(lookup)
 	if err != nil {
@@ -70,18 +71,19 @@ type delivery struct {
 	client.Delivery
 	Source string   `json:"source"`           // of the token: a variable, "session file", or empty
 	Valid  bool     `json:"valid"`            // there is a token, and the daemon accepts it
-	Why    string   `json:"detail,omitempty"` // what is wrong with the token
-	Passed []string `json:"passed,omitempty"` // session files that were passed by, with the reason
+	Why    string   `json:"detail,omitempty"` // the problem of the token
+	Passed []string `json:"passed,omitempty"` // session files that were skipped, each with the reason
 }
 
-// Reasons that the command finds by itself; the others are the daemon's.
+// Reasons that the command determines; all others come from the daemon.
 const (
 	reasonNoToken = "no_token"
 	reasonExpired = "expired"
 )
 
-// delivery asks the daemon. A token that it does not accept is told from none by
-// its form alone: the daemon never says what is wrong with one.
+// delivery asks the daemon for the state of delivery. If the daemon does not accept the
+// token, the reason is derived from its form: the daemon does not reveal what is wrong
+// with a token.
 func (g guidance) delivery(ctx context.Context, c *client.Client) (delivery, error) {
 	p := g.presented()
 	d := delivery{Source: p.source, Why: p.why, Passed: p.passed}
@@ -99,12 +101,12 @@ func (g guidance) delivery(ctx context.Context, c *client.Client) (delivery, err
 		return d, deliveryFailure(err)
 	}
 	if d.Reason = reasonNoToken; strings.HasPrefix(p.token, "dws1.") {
-		d.Reason = reasonExpired // or revoked, or of another installation: it was a session's
+		d.Reason = reasonExpired // a session's token: expired, revoked, or of another installation
 	}
 	return d, nil
 }
 
-// newAuthStatus prints the state. It exits with 0 in every state.
+// newAuthStatus returns the command that prints the state. It exits with 0 in every state.
 func newAuthStatus() *cobra.Command {
 	o := newInvocation()
 	return o.command("status [--json]", "show the state of delivery to this caller", "doorward auth status", 0, 0,
@@ -117,8 +119,8 @@ func newAuthStatus() *cobra.Command {
 		})
 }
 
-// newAuthCheck is the status for scripts: its exit status says whether there is
-// a valid session, and with --full also whether delivery is complete.
+// newAuthCheck returns the command that checks the state for scripts: its exit status is 0
+// if there is a valid session, and with --full only if delivery is complete too.
 func newAuthCheck() *cobra.Command {
 	o := newInvocation()
 	full := o.set.Bool("full", false, "exit 1 also when the session is valid but guidance is missing")
@@ -187,9 +189,9 @@ func deliveryText(d delivery) string {
 	return b.String()
 }
 
-// newAuthHeader prints the header that carries a session's token, for clients
-// that run a command for their headers. The output is a secret. Without a
-// session it prints no header: guidance is then missing, and nothing else.
+// newAuthHeader returns the command that prints the header with a session's token, for
+// clients that run a command for their headers. The output is secret. Without a
+// session it prints no header, so that only guidance is missing.
 func newAuthHeader() *cobra.Command {
 	o := newInvocation()
 	return o.command("header", "print the header of this caller's session", "doorward auth header", 0, 0,
@@ -218,7 +220,7 @@ func (g guidance) headerToken(ctx context.Context) (string, error) {
 		return "", err
 	}
 	f, kept, err := k.ensure(ctx, projectOf("", ""))
-	if kept != nil { // the client has it all the same, until the agent ends
+	if kept != nil { // the token is returned nevertheless; the session ends with the agent
 		fmt.Fprintf(stderr(), "doorward: the session could not be saved in a file: %v\n", kept)
 	}
 	return f.Token, err

@@ -10,8 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// deliveryFailure says what a refusal of the daemon means, and what to do about
-// it.
+// deliveryFailure turns a failure of instruction delivery into an error that explains it.
 func deliveryFailure(err error) error {
 	var p *client.Problem
 	if !errors.As(err, &p) {
@@ -46,7 +45,7 @@ func refOf(p *client.Problem) string {
 	return fmt.Sprintf(" (audit record %d)", p.Ref)
 }
 
-// deliveryFailures are the codes that an operator meets, in words.
+// deliveryFailures returns the explanations of the codes of instruction delivery.
 func deliveryFailures() map[string]string {
 	return map[string]string{
 		"not_found":         "there is no such document, version, label, session or ref",

@@ -20,17 +20,17 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// sessionHooks are the events at which a text of ours reaches the model, by the
+// sessionHooks returns the events at which a hook's text reaches the model, by the
 // names that Claude Code, Codex and Gemini CLI give them.
 func sessionHooks() []string { return []string{"SessionStart", "SubagentStart"} }
 
-// guidanceText is said to a model whose client has a session now. It is no
-// guidance itself.
+// guidanceText is shown to a model whose client now has a session. It is not guidance
+// itself.
 const guidanceText = "Guidance from Doorward is available to this session: call the tool instructions__read."
 
-// newSessionStart makes a session for the agent whose hook this is, or whose step
-// of CI, and keeps it in a file. It ends well whatever happens, and in time:
-// without a session guidance is missing, and nothing else.
+// newSessionStart returns the command that opens a session for the agent whose hook, or
+// step of CI, runs it, and writes it to a file. The command never fails (see
+// harmlessCommand): without a session only guidance is missing.
 func newSessionStart() *cobra.Command {
 	o := newInvocation()
 	project := o.set.String("project", "", "project label, instead of the directory's")
@@ -44,7 +44,7 @@ func newSessionStart() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if kept != nil { // then it is of no use to anybody
+		if kept != nil { // without a file no program can use the session
 			return errors.Join(kept, k.client.EndSession(ctx, f.Token))
 		}
 		d, err := k.client.Delivery(ctx, f.Token)
@@ -52,8 +52,8 @@ func newSessionStart() *cobra.Command {
 	})
 }
 
-// started says that there is a session, in the form that reaches whom it is
-// for, and nothing that is secret.
+// started reports that there is a session, in the form that the event requires, without
+// the token.
 func (g guidance) started(out io.Writer, event hookEvent, f credential.File, d client.Delivery) error {
 	switch {
 	case slices.Contains(sessionHooks(), event.Name) && d.State == "full" && d.Store != "unused":
@@ -68,7 +68,8 @@ func (g guidance) started(out io.Writer, event hookEvent, f credential.File, d c
 	return nil
 }
 
-// newSessionEnd ends what newSessionStart made for the same agent.
+// newSessionEnd returns the command that ends the sessions that session-start has opened
+// for the same agent.
 func newSessionEnd() *cobra.Command {
 	o := newInvocation()
 	return o.harmlessCommand("session-end [--json]", "end the session, from a client's hook", func(ctx context.Context) error {
@@ -81,9 +82,9 @@ func newSessionEnd() *cobra.Command {
 	})
 }
 
-// harmlessCommand runs what a client's hook runs: it ends with 0 and within time
-// whatever happens, since to some clients anything else means that the session
-// or the user's prompt is refused.
+// harmlessCommand returns a command for a client's hook. It always exits with 0 and within
+// a time limit: some clients take any other result as a refusal of the session or the
+// user's prompt.
 func (o *invocation) harmlessCommand(use, short string, f func(context.Context) error) *cobra.Command {
 	name, _, _ := strings.Cut(use, " ")
 	c := o.command(use, short, "doorward auth "+name, 0, many, func(ctx context.Context, args []string) error {
@@ -106,7 +107,7 @@ func harmless(ctx context.Context, f func(context.Context) error) {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
-			if r := recover(); r != nil { // the runtime would exit with 2, which refuses
+			if r := recover(); r != nil { // otherwise the runtime exits with 2, on which clients refuse
 				done <- errors.New("the hook failed")
 			}
 		}()
@@ -115,7 +116,7 @@ func harmless(ctx context.Context, f func(context.Context) error) {
 	var err error
 	select {
 	case err = <-done:
-	case <-time.After(hookTime + time.Second): // a file system may hang
+	case <-time.After(hookTime + time.Second): // f may block in the file system
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
@@ -123,8 +124,8 @@ func harmless(ctx context.Context, f func(context.Context) error) {
 	}
 }
 
-// projectOf is the label of the project that a client works on: the given one,
-// or that of the directory it claims, or that of the working directory.
+// projectOf returns the label of the project that a client works on: the given one,
+// or that of the directory dir, or that of the working directory.
 func projectOf(given, dir string) string {
 	if client.ValidNamespace(given) {
 		return given
@@ -138,12 +139,12 @@ func projectOf(given, dir string) string {
 	return label
 }
 
-// sessionKeeper makes and ends the session of one agent.
+// sessionKeeper opens and ends the session of one agent.
 type sessionKeeper struct {
 	client *client.Client
-	dir    string       // the runtime directory
-	agent  peer.Process // whose end is the session's; no Instance: it cannot be told
-	apart  bool         // the agent was started by the daemon, and has names of its own for processes
+	dir    string       // the directory of session files
+	agent  peer.Process // the process whose end ends the session; no Instance: it is not known
+	apart  bool         // the agent was started by the daemon in another PID namespace
 }
 
 func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
@@ -153,7 +154,7 @@ func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
 	}
 	above, err := peer.Above()
 	if err != nil {
-		above = nil // the daemon binds it to what it sees itself
+		above = nil // then no process is named
 	}
 	c, err := g.o.daemon.connect()
 	if err != nil {
@@ -161,7 +162,7 @@ func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
 	}
 	k := &sessionKeeper{client: c, dir: dir, agent: agentOf(above)}
 	if os.Getenv("DOORWARD_TOKEN_FILE") != "" {
-		// Without a daemon it is as well not to know: nothing follows.
+		// An error means that there is no daemon, and then no session is opened.
 		if k.apart, _ = c.Apart(ctx); k.apart {
 			k.agent.Instance = ""
 		}
@@ -169,25 +170,25 @@ func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
 	return k, nil
 }
 
-// errNoAgent: a session would end with this command, before anybody used it.
+// errNoAgent is the error if the agent's process is not known: the session would end with
+// this command.
 var errNoAgent = errors.New("the process that the session belongs to cannot be determined: is /proc readable?")
 
-// between are programs that stand between an agent and its hook. Names have at
-// most 15 characters, as the kernel keeps them.
+// between returns the names of programs between an agent and its hook. Names have at
+// most 15 characters, as in the kernel.
 func between() []string {
 	return []string{"sh", "dash", "bash", "zsh", "fish", "ksh", "ash", "csh", "tcsh", "env", "busybox", "timeout", "nice", "nohup", "setsid", "doorward"}
 }
 
-// beyond are programs that are above all others; a session bound to one of them
-// would not be bound.
+// beyond returns the names of programs above all agents, which run until the system or the
+// container stops; a session bound to one of them would not end.
 func beyond() []string {
 	return []string{"systemd", "init", "tini", "dumb-init", "docker-init", "launchd"}
 }
 
-// agentOf selects the process that a session ends with: the nearest process above
-// this one that is not a shell, or else the outermost shell, which is a
-// terminal's or a script's. The choice is a guess, and can only make the session
-// end earlier.
+// agentOf selects the process whose end ends the session: the nearest process above
+// this one that is not in between, or otherwise the outermost of those, which is the shell
+// of a terminal or a script. A wrong choice can only make the session end earlier.
 func agentOf(above []peer.Process) peer.Process {
 	var outermost peer.Process
 	for _, p := range above {
@@ -202,14 +203,14 @@ func agentOf(above []peer.Process) peer.Process {
 	return outermost
 }
 
-// mine reports whether a session file is of the same agent.
+// mine reports whether a session file belongs to the same agent.
 func (k *sessionKeeper) mine(bind string) bool { return bind == k.agent.Instance }
 
-// enough is how long a session must be good for to be kept.
+// enough is the remaining lifetime above which a session is reused.
 const enough = time.Hour
 
-// ensure returns the agent's session: the one that there is, as after a resume or
-// a compaction, or a new one. kept is why a new one is in no file.
+// ensure returns the agent's session: the existing one, as after a resume or
+// a compaction, or a new one. kept is the error of writing the file of a new one.
 func (k *sessionKeeper) ensure(ctx context.Context, project string) (f credential.File, kept, err error) {
 	before, _, none := credential.Find(k.dir, k.mine)
 	if none == nil && time.Until(before.Expires) > enough {
@@ -220,19 +221,18 @@ func (k *sessionKeeper) ensure(ctx context.Context, project string) (f credentia
 	if f, err = k.open(ctx, project); err != nil {
 		return f, nil, err
 	}
-	if _, kept = credential.Write(k.dir, f); kept == nil && none == nil { // the old one is not needed any more
+	if _, kept = credential.Write(k.dir, f); kept == nil && none == nil { // the old session is not needed any more
 		_ = k.client.EndSession(ctx, before.Token)
 		_ = credential.Remove(k.dir, before.SessionID)
 	}
 	return f, kept, nil
 }
 
-// open makes a session. The session of a contained agent that the daemon started
-// is not bound to a process by name, and needs no binding: it belongs to the
-// agent's principal, which exists only in the agent's process tree and until its
-// end.
+// open opens a session. The session of a contained agent that the daemon started
+// needs no binding to a process: it belongs to the agent's principal, which exists only in
+// the agent's process tree and until its end.
 func (k *sessionKeeper) open(ctx context.Context, project string) (credential.File, error) {
-	if k.agent.Instance == "" && !k.apart && runtime.GOOS == "linux" { // elsewhere nothing is bound
+	if k.agent.Instance == "" && !k.apart && runtime.GOOS == "linux" { // other systems have no bindings
 		return credential.File{}, errNoAgent
 	}
 	claims := client.SessionClaims{Project: project, Bind: k.agent.Instance}
@@ -246,11 +246,11 @@ func (k *sessionKeeper) open(ctx context.Context, project string) (credential.Fi
 	return credential.File{Token: s.Token, SessionID: s.ID, Bind: k.agent.Instance, Expires: s.Expires}, nil
 }
 
-// maxOwn bounds how many sessions of one agent are ended at once; there is one.
+// maxOwn is the most sessions of one agent that end ends; usually there is one.
 const maxOwn = 16
 
-// end ends the agent's sessions, and removes their files also where the daemon
-// cannot be told: it ends them with the agent.
+// end ends the agent's sessions and removes their files. The files are also removed if the
+// daemon does not end a session, because it does so when the agent ends.
 func (k *sessionKeeper) end(ctx context.Context) error {
 	var problem error
 	for range maxOwn {

@@ -14,24 +14,25 @@ import (
 	"github.com/doorward/doorward/client"
 )
 
-// Paths of the operator's side of sessions.
+// pathSessions is the path of the operator's resources about sessions.
 const pathSessions = "/auth/admin/sessions"
 
-// deliverySession is a session as `auth token list --json` gives it.
+// deliverySession is a session as `auth token list --json` prints it.
 type deliverySession struct {
 	ID      string   `json:"id"`
 	Subject string   `json:"subject"`
 	Scope   []string `json:"scope"`
 	Project string   `json:"project"`
-	Client  string   `json:"client"` // as it says
+	Client  string   `json:"client"` // claimed
 	CI      bool     `json:"ci"`
 	Issued  string   `json:"issued"`
 	Expires string   `json:"expires"`
-	Ended   string   `json:"ended"`  // empty: it lives
+	Ended   string   `json:"ended"`  // empty: it has not ended
 	Reason  string   `json:"reason"` // of its end
 }
 
-// newAuthToken makes tokens for CI, and lists and ends sessions of any kind.
+// newAuthToken returns the commands that make tokens for CI, and list and end sessions of
+// any kind.
 func newAuthToken() *cobra.Command {
 	create, list, revoke := newInvocation(), newInvocation(), newInvocation()
 	list.narrows()

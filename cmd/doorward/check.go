@@ -20,8 +20,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// newCheck reports every problem of the configuration and the policy, and every
-// test of the policy that fails, without starting anything.
+// newCheck returns the command that reports every problem of the configuration and the
+// policy, and every failing test of the policy, without starting anything.
 func newCheck() *cobra.Command {
 	o := newInvocation()
 	o.takesHere, o.unvetted = true, true
@@ -49,7 +49,8 @@ func check(o *invocation, tokenFile string) error {
 	return &failure{status: exitFailed, err: errors.New("the configuration has problems"), quiet: true}
 }
 
-// allProblems are those of the configuration, the policy, the listeners and the sandboxes.
+// allProblems returns the problems of the configuration, the policy, the listeners and the
+// sandboxes.
 func (o *invocation) allProblems(tokenFile string) []config.Problem {
 	w := o.loadWhole()
 	problems := append([]config.Problem{}, w.problems...)
@@ -64,12 +65,12 @@ func (o *invocation) allProblems(tokenFile string) []config.Problem {
 	return append(problems, vetting{o.options}.notAllowed(w)...)
 }
 
-// denyProblems is a warning for each pattern of a deny list that matches no tool
-// of its server, where its tools are known from an earlier run.
+// denyProblems returns a warning for each pattern of a deny list that matches no tool
+// of its server, if the tools are known from an earlier run.
 func denyProblems(o *options, c *config.Config) []config.Problem {
 	state, err := o.stateDir()
 	if err != nil {
-		return nil // bindProblems says so
+		return nil // bindProblems reports it
 	}
 	var out []config.Problem
 	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
@@ -87,7 +88,8 @@ func denyProblems(o *options, c *config.Config) []config.Problem {
 	return out
 }
 
-// notAllowed warns that serve will not take the configuration that was checked.
+// notAllowed returns a warning if serve would refuse the checked configuration because it
+// was not allowed.
 func (v vetting) notAllowed(w whole) []config.Problem {
 	found := v.o.find()
 	if !found.Here || w.config == nil {
@@ -104,11 +106,11 @@ func (v vetting) notAllowed(w whole) []config.Problem {
 	return []config.Problem{{File: found.Path, Problem: first, Warning: true}}
 }
 
-// sandboxProblems is what keeps servers from being started in their sandboxes.
+// sandboxProblems returns the problems that prevent starting servers in their sandboxes.
 func sandboxProblems(o *options, c *config.Config, tokenFile string) []config.Problem {
 	state, err := o.stateDir()
 	if err != nil {
-		return nil // bindProblems says so
+		return nil // bindProblems reports it
 	}
 	runtime, err := o.runtimeDir()
 	if err != nil {
@@ -121,7 +123,7 @@ func sandboxProblems(o *options, c *config.Config, tokenFile string) []config.Pr
 	return all
 }
 
-// bindProblems is what the bind table says of each listener.
+// bindProblems returns the refusals and warnings of the bind table about the listeners.
 func bindProblems(o *options, c *config.Config, tokenFile string) []config.Problem {
 	var out []config.Problem
 	state, err := o.stateDir()
@@ -147,7 +149,7 @@ func bindProblems(o *options, c *config.Config, tokenFile string) []config.Probl
 	return out
 }
 
-// newSchema prints the JSON Schema of the configuration.
+// newSchema returns the command that prints the JSON Schema of the configuration.
 func newSchema() *cobra.Command {
 	return newInvocation().command("schema", "print the JSON Schema of doorward.yaml", "doorward schema > doorward.schema.json", 0, 0,
 		func(context.Context, []string) error {

@@ -24,10 +24,10 @@ func newInvocation() *invocation {
 	return &invocation{options: o, daemon: daemonLink{o: o}}
 }
 
-// many is the number of arguments of a command that takes any number.
+// many is the most arguments of a command that takes any number.
 const many = 1 << 20
 
-// command makes a command that takes from least to most arguments and the
+// command returns a command that takes from least to most arguments and the
 // flags of o.
 func (o *invocation) command(use, short, example string, least, most int, run func(context.Context, []string) error) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Example: example, DisableFlagsInUseLine: true,
@@ -45,7 +45,7 @@ func (o *invocation) command(use, short, example string, least, most int, run fu
 	return c
 }
 
-// group makes a command that only has commands below it.
+// group returns a command that only has commands below it.
 func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, Args: cobra.ArbitraryArgs, RunE: unknown,
 		SuggestionsMinimumDistance: 2}
@@ -53,7 +53,7 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// unknown is run for a group whose command is missing or does not exist.
+// unknown runs for a group when the command below it is missing or does not exist.
 func unknown(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		var names []string
@@ -69,8 +69,8 @@ func unknown(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%w: %s", errUsage, text)
 }
 
-// doubleDashed writes a long flag with one dash, -json, with two. Both forms
-// are accepted; the value of a flag stays as it is.
+// doubleDashed returns the arguments with a second dash for long flags that have one, such
+// as -json, so that both forms are accepted. The value of a flag is not changed.
 func doubleDashed(root *cobra.Command, args []string) []string {
 	c, _, err := root.Find(args)
 	if err != nil {
@@ -93,7 +93,7 @@ func doubleDashed(root *cobra.Command, args []string) []string {
 	return args
 }
 
-// usageText describes a command: its form, the commands below it, an example
+// usageText returns the usage of a command: its form, the commands below it, an example
 // and its flags.
 func usageText(c *cobra.Command) string {
 	var b strings.Builder
@@ -137,7 +137,7 @@ func (l *daemonLink) close() {
 	}
 }
 
-// ask reads a resource of the local API.
+// ask reads a resource of the local API into out.
 func (l *daemonLink) ask(ctx context.Context, path string, out any) error {
 	c, err := l.connect()
 	if err != nil {
@@ -146,7 +146,7 @@ func (l *daemonLink) ask(ctx context.Context, path string, out any) error {
 	return c.Admin(ctx, path, out)
 }
 
-// tell sends a document to a resource of the local API.
+// tell posts in to a resource of the local API and reads the answer into out.
 func (l *daemonLink) tell(ctx context.Context, path string, in, out any) error {
 	c, err := l.connect()
 	if err != nil {
@@ -169,7 +169,7 @@ func (l *daemonLink) authPost(ctx context.Context, path string, in, out any) err
 	return l.auth(ctx, http.MethodPost, path, in, out)
 }
 
-// print writes v as JSON when --json is given, and else text.
+// print writes v as JSON if --json is given, and text otherwise.
 func (o *invocation) print(v any, text string) error {
 	if o.json {
 		return printJSON(v)

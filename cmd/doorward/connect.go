@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/client"
 )
 
-// newConnect carries a stdio client's conversation to the daemon.
+// newConnect returns the command that carries a stdio client's conversation to the daemon.
 func newConnect() *cobra.Command {
 	o := newInvocation()
 	verbose := o.set.Bool("verbose", false, "log to stderr")
@@ -47,7 +47,7 @@ func relayStdio(ctx context.Context, o *invocation, with client.ConnectOptions, 
 	log := slog.New(slog.NewTextHandler(logOutput(), &slog.HandlerOptions{Level: level}))
 	greeted := with.Server == "" || with.Server == "instructions"
 	o.guide(c, client.GuideOptions{Ask: true, Behind: !greeted, Project: with.Namespace, Log: log})
-	// A signal must end a read that never returns: the client holds stdin.
+	// A signal must end a read of stdin, which the client keeps open.
 	stop := context.AfterFunc(ctx, func() { os.Stdin.Close() })
 	defer stop()
 	with.In, with.Out, with.Log = os.Stdin, exactly(), log
@@ -64,8 +64,8 @@ func channelOf(on bool, payload client.Channel) (client.Channel, error) {
 	return payload, nil
 }
 
-// namespaceOf is the label that was given, or that of the working directory,
-// which clients start their commands in. A directory that is gone has none.
+// namespaceOf returns the given label, or that of the working directory, in which clients
+// start their commands. It returns "" if the directory no longer exists.
 func namespaceOf(given string) (string, error) {
 	if given == "" {
 		label, err := client.Namespace(".")

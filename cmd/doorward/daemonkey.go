@@ -14,8 +14,8 @@ import (
 )
 
 // daemonKey returns the public key of the daemon: that of the environment of a
-// started agent, else the one that the daemon left in the state directory. It is
-// nil when no daemon ran there yet, or when only the runtime directory was named.
+// started agent, otherwise the one that the daemon wrote to the state directory. It is
+// nil if no daemon has run there yet, or if only the runtime directory was given.
 func (o *options) daemonKey() (ed25519.PublicKey, error) {
 	if text := os.Getenv("DOORWARD_DAEMON_KEY"); text != "" {
 		return parseDaemonKey("DOORWARD_DAEMON_KEY", text)

@@ -28,7 +28,7 @@ type diagnosis struct {
 	Checks []health.Check `json:"checks"`
 }
 
-// newDoctor looks at all that a start and a call need.
+// newDoctor returns the command that checks everything that a start and a call need.
 func newDoctor() *cobra.Command {
 	o := newInvocation()
 	o.takesHere, o.unvetted = true, true
@@ -75,7 +75,8 @@ func printDiagnosis(o *invocation, d diagnosis) error {
 	return nil
 }
 
-// wrapped breaks a text at spaces into lines of a width. A longer word stays whole.
+// wrapped breaks a text at spaces into lines of at most width-6 characters. A longer word
+// is not broken.
 func wrapped(text string, width int) (lines []string) {
 	for part := range strings.SplitSeq(text, "\n") {
 		line := ""
@@ -95,7 +96,7 @@ func wrapped(text string, width int) (lines []string) {
 	return lines
 }
 
-// configurationChecks are the problems that check reports, one each.
+// configurationChecks returns a check for each problem that `doorward check` reports.
 func configurationChecks(o *invocation, tokenFile string) []health.Check {
 	name, file := "configuration", o.configFile()
 	if file == "" {
@@ -115,7 +116,7 @@ func configurationChecks(o *invocation, tokenFile string) []health.Check {
 	return out
 }
 
-// directoryChecks look at who may enter the directories of the daemon.
+// directoryChecks checks that only their owner can use the directories of the daemon.
 func directoryChecks(o *invocation) []health.Check {
 	var out []health.Check
 	for _, d := range []struct {
@@ -148,7 +149,8 @@ func directoryCheck(name, path string) health.Check {
 	return k
 }
 
-// daemonChecks look at the daemon that runs, and without one at what it would bind.
+// daemonChecks checks the running daemon, and without one the addresses that it would
+// bind.
 func daemonChecks(ctx context.Context, o *invocation) []health.Check {
 	var s admin.Status
 	err := o.daemon.ask(ctx, "/admin/v1/status", &s)
@@ -166,7 +168,7 @@ func daemonChecks(ctx context.Context, o *invocation) []health.Check {
 	return append([]health.Check{k}, health.OfStatus(s)...)
 }
 
-// portChecks look for another program at the addresses of the configuration.
+// portChecks checks whether another program uses the addresses of the configuration.
 func portChecks(o *invocation) (out []health.Check) {
 	c, _ := o.load()
 	if c == nil {
@@ -182,10 +184,10 @@ func portChecks(o *invocation) (out []health.Check) {
 	return out
 }
 
-// mostVerified is how many bytes of a record doctor verifies.
+// mostVerified is the size in bytes up to which doctor verifies the audit log.
 const mostVerified = 64 << 20
 
-// recordCheck verifies the record, where that is quick.
+// recordCheck verifies the audit log, if it is small enough to do so quickly.
 func recordCheck(ctx context.Context, o *invocation) health.Check {
 	k := health.Check{Name: "chain of the record", State: health.OK}
 	dir, state, err := o.auditDir()

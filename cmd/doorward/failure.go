@@ -67,8 +67,8 @@ func report(c *cobra.Command, err error) int {
 	return exitFailed
 }
 
-// sayError indents the further lines of an error, so that none of them looks
-// like a line of this program.
+// sayError prints an error. It indents all lines after the first, so that none of them
+// looks like a message of its own.
 func sayError(err error) {
 	fmt.Fprintf(stderr(), "doorward: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// fitting writes text for people to f. At a terminal, lines that are longer than it is
-// wide are broken at spaces; elsewhere a program may read them, and they stay whole.
+// fitting returns a writer to f for text that a person reads. At a terminal, lines longer
+// than its width are broken at spaces. Otherwise a program may read the text, and lines
+// are not broken.
 func fitting(f *os.File) io.Writer {
 	if !terminal(f) {
 		return plaintext.Printer{To: f}
@@ -18,8 +19,8 @@ func fitting(f *os.File) io.Writer {
 	return plaintext.Printer{To: folder{f, columns()}}
 }
 
-// folder breaks the lines that are written to it. A write is one text: a line that goes
-// on in the next write is not joined with it.
+// folder breaks the lines that are written to it. Each Write is a text of its own: a line
+// that continues in the next Write is broken as two lines.
 type folder struct {
 	to    io.Writer
 	width int
@@ -36,8 +37,8 @@ func (f folder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// foldLine breaks a line at spaces into lines of a width, and words that are longer where
-// the width ends. What follows the first is indented like it, and by two more.
+// foldLine breaks a line at spaces into lines of at most width characters. It breaks words
+// that are longer at the width. Lines after the first are indented by two more.
 func foldLine(line string, width int) string {
 	if utf8.RuneCountInString(line) <= width {
 		return line

@@ -19,7 +19,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// newImport takes servers over from clients' configurations.
+// newImport returns the command that imports servers from clients' configurations.
 func newImport() *cobra.Command {
 	o := newInvocation()
 	all := o.set.Bool("all", false, "import from every client whose file is found, as without arguments")
@@ -54,7 +54,7 @@ func importServers(o *invocation, args []string, where string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	self, _ := os.Executable() // without it an entry is known by its name
+	self, _ := os.Executable() // if it is not known, entries of Doorward are recognised by name only
 	im := onboard.Import{Places: places, Self: self, Judge: judged, Refer: hidden.refer, Resolve: hidden.resolve, Lenient: len(args) == 0}
 	if where == "keep" {
 		im.Refer = nil
@@ -63,15 +63,15 @@ func importServers(o *invocation, args []string, where string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	if plan.Change.Client == "" { // nothing is taken from any
+	if plan.Change.Client == "" { // no client has servers to import
 		plan.Change.Client = "import"
 	}
 	out := &outcome{changes: []onboard.Change{plan.Change}, notes: plan.Notes, before: func() error { return hidden.keep(plan.Secrets) }}
 	return out.settle(o, yes)
 }
 
-// sourcesOf finds the files of the arguments, each a client or a file. None
-// stands for all clients.
+// sourcesOf returns the files of the arguments, each of which is a client or a file.
+// Without arguments these are the files of all clients.
 func sourcesOf(p onboard.Places, args []string) ([]onboard.Source, error) {
 	if len(args) == 0 {
 		return p.Sources(onboard.Clients()), nil
@@ -94,7 +94,7 @@ func sourcesOf(p onboard.Places, args []string) ([]onboard.Source, error) {
 	return out, nil
 }
 
-// ownFile reads the configuration of the user: the one that is named, else that
+// ownFile reads the configuration of the user: the one that is named, otherwise that
 // of the XDG directory, never that of the working directory.
 func (o *options) ownFile() (onboard.File, error) {
 	always := func(string) bool { return true }
@@ -109,7 +109,7 @@ func (o *options) ownFile() (onboard.File, error) {
 	return onboard.Read(path)
 }
 
-// judged is the first problem that check would have with a configuration.
+// judged returns the first problem of a configuration that is not a warning; empty: none.
 func judged(text []byte) string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -124,10 +124,10 @@ func judged(text []byte) string {
 	return ""
 }
 
-// hiding puts secrets where the configuration refers to them.
+// hiding stores secrets in files or in the keyring, to which the configuration then refers.
 type hiding struct {
-	dir  string // of the files; empty: the keyring
-	used map[string]bool
+	dir  string          // of the files; empty: the keyring
+	used map[string]bool // paths that refer has returned
 }
 
 func (o *options) hiding(where string) (*hiding, error) {
@@ -150,8 +150,8 @@ func (o *options) hiding(where string) (*hiding, error) {
 // keyringService is the attribute service of the entries that import makes.
 const keyringService = "doorward"
 
-// refer names the place of a secret. A file that is there is left to what
-// refers to it.
+// refer returns a reference to a new place for a secret. It does not choose an existing
+// file, to which something else may refer.
 func (k *hiding) refer(server, key string) string {
 	name := server + "." + regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(key, "-")
 	if k.dir == "" {
@@ -165,8 +165,8 @@ func (k *hiding) refer(server, key string) string {
 	return "${file:" + path + "}"
 }
 
-// resolve gives the value of a text that refers to a secret kept here, and any
-// other text as it is.
+// resolve returns the value of a text that refers only to secrets stored by import, and any
+// other text unchanged.
 func (k *hiding) resolve(text string) string {
 	t, err := secret.Parse(text)
 	if err != nil {
@@ -184,8 +184,8 @@ func (k *hiding) resolve(text string) string {
 	return text
 }
 
-// keep writes secrets. A line end at the end of one is doubled, because reading
-// takes one away.
+// keep stores secrets. To a secret that ends with a line end it adds another one, because
+// reading removes one.
 func (k *hiding) keep(all []onboard.Secret) error {
 	if len(all) == 0 {
 		return nil
@@ -209,7 +209,8 @@ func (k *hiding) keep(all []onboard.Secret) error {
 	return nil
 }
 
-// open makes the directory private, and the state directory above it.
+// open creates the directory and the state directory above it, or checks that they are
+// private.
 func (k *hiding) open() error {
 	for _, dir := range []string{filepath.Dir(k.dir), k.dir} {
 		d, err := peer.PrivateDir(dir)

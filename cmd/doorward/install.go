@@ -17,7 +17,7 @@ import (
 	"github.com/doorward/doorward/internal/onboard"
 )
 
-// newInstall adds Doorward to clients' own files.
+// newInstall returns the command that adds Doorward to clients' own files.
 func newInstall() *cobra.Command {
 	return newOnClients("install", "add Doorward to the configuration files of clients",
 		func(o *invocation, c *onboard.Client, path string) (onboard.Change, error) {
@@ -29,7 +29,7 @@ func newInstall() *cobra.Command {
 		})
 }
 
-// newUninstall takes Doorward out of clients' own files.
+// newUninstall returns the command that removes Doorward from clients' own files.
 func newUninstall() *cobra.Command {
 	return newOnClients("uninstall", "remove Doorward from the configuration files of clients",
 		func(_ *invocation, c *onboard.Client, path string) (onboard.Change, error) {
@@ -37,7 +37,7 @@ func newUninstall() *cobra.Command {
 		})
 }
 
-// newOnClients makes a command that plans a change for each named client.
+// newOnClients returns a command that plans a change for each named client and makes it.
 func newOnClients(name, short string, plan func(*invocation, *onboard.Client, string) (onboard.Change, error)) *cobra.Command {
 	o := newInvocation()
 	project := o.set.Bool("project", false, "change the project's file in the working directory instead of the user's")
@@ -96,8 +96,8 @@ func placesHere() (onboard.Places, error) {
 	return onboard.Places{Env: lookup, OS: runtime.GOOS, Dir: dir}, nil
 }
 
-// connectLine is what a client runs: this program, and the directories that the
-// command line names.
+// connectLine returns the command that a client runs: this program with `connect`, and the
+// paths that this command line names.
 func connectLine(o *invocation) (command string, args []string, err error) {
 	if command, err = os.Executable(); err != nil {
 		return "", nil, fmt.Errorf("finding this program: %w", err)
@@ -116,14 +116,15 @@ func connectLine(o *invocation) (command string, args []string, err error) {
 	return command, args, nil
 }
 
-// outcome is what a command is about to do to files.
+// outcome holds the planned changes of a command to files.
 type outcome struct {
 	changes []onboard.Change
 	notes   []string     // for people
-	before  func() error // what has to be done before the files are written; nil: nothing
+	before  func() error // called before the files are written; may be nil
 }
 
-// shownChange is a change as --json prints it. A file that is not there is null.
+// shownChange is a change as --json prints it. The text of a file that does not exist is
+// null.
 type shownChange struct {
 	File   string  `json:"file"`
 	Client string  `json:"client"`
@@ -131,7 +132,7 @@ type shownChange struct {
 	After  *string `json:"after"`
 }
 
-// settle shows the changes and makes them, when they are wanted.
+// settle shows the changes, and makes them with the consent of the user.
 func (out *outcome) settle(o *invocation, yes bool) error {
 	shown, text := []shownChange{}, ""
 	for _, c := range out.changes {
@@ -161,7 +162,7 @@ func (out *outcome) settle(o *invocation, yes bool) error {
 	return errors.Join(err, refused)
 }
 
-// consent asks whether the shown changes are wanted; nil: they are.
+// consent asks whether to make the shown changes; nil: make them, or there are none.
 func consent(o *invocation, nothing, yes bool) error {
 	if nothing || yes {
 		return nil
@@ -203,7 +204,7 @@ func textOf(b []byte) *string {
 	return &s
 }
 
-// diff is the change as people read it.
+// diff returns the change as a unified diff.
 func (s shownChange) diff() string {
 	nameA, nameB, a, b := s.File, s.File, "", ""
 	if s.Before != nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-// newInstructions is the operator's side of instruction delivery. With a daemon
-// the acts are the daemon's, which refuses them to the shells of agents;
-// without one they go to the store.
+// newInstructions returns the commands of the operator for instruction delivery. A running
+// daemon does the acts, and refuses them to the shells of agents; without a daemon the
+// commands use the store directly.
 func newInstructions() *cobra.Command {
 	return group("instructions", "manage the documents delivered to sessions: versions, labels, readers",
 		newDocumentList(), newDocumentShow(), newDocumentDiff(), newDocumentVerify(), newPromote(), newRollback(),
 		newDocumentRevoke(), newDocumentEdit(), newDocumentImport(), newAccess(), newCanary())
 }
 
-// newDocumentList lists the documents, or the versions of one.
+// newDocumentList returns the command that lists the documents, or the versions of one.
 func newDocumentList() *cobra.Command {
 	i := newInstructor()
 	return i.command("list [NAME] [--json]", "list the documents, or the versions of one", "doorward instructions list", 0, 1,
@@ -59,7 +59,7 @@ func sayStore(all *deliver.Listing) {
 	}
 }
 
-// newDocumentShow prints a document exactly as its file is.
+// newDocumentShow returns the command that prints a document, byte for byte as its file.
 func newDocumentShow() *cobra.Command {
 	i := newInstructor()
 	version := i.o.set.String("version", "", "the beginning of a version")
@@ -82,8 +82,8 @@ func newDocumentShow() *cobra.Command {
 	return c
 }
 
-// newDocumentDiff shows the difference between two versions. The default is
-// production and what waits to replace it, or else what was before it.
+// newDocumentDiff returns the command that shows the difference between two versions; see
+// pairOf for the default.
 func newDocumentDiff() *cobra.Command {
 	i := newInstructor()
 	return i.command("diff NAME [V1 [V2]] [--json]", "show the difference between two versions", "doorward instructions diff review", 1, 3,
@@ -98,7 +98,8 @@ func newDocumentDiff() *cobra.Command {
 		})
 }
 
-// two are the versions that a diff is of.
+// two returns the versions to compare: those that refs names, production in place of a
+// missing second one, or pairOf without any.
 func (i *instructor) two(ctx context.Context, name string, refs []string) (from, to *deliver.Shown, err error) {
 	switch len(refs) {
 	case 0:
@@ -119,8 +120,8 @@ func (i *instructor) two(ctx context.Context, name string, refs []string) (from,
 	return from, to, err
 }
 
-// pairOf chooses what a diff without versions is of: production and the newest
-// version that waits, or, where none waits, what was before production.
+// pairOf returns the versions to compare by default: production and the newest version
+// after it, or, if there is none, the version before production and production.
 func pairOf(versions []deliver.VersionInfo) ([]string, error) {
 	p := slices.IndexFunc(versions, func(v deliver.VersionInfo) bool { return slices.Contains(v.Labels, library.Production) })
 	if p < 0 {
@@ -137,7 +138,7 @@ func pairOf(versions []deliver.VersionInfo) ([]string, error) {
 	return []string{versions[p+1+n].Version, versions[p].Version}, nil
 }
 
-// newAccess lists who read what.
+// newAccess returns the command that lists the deliveries.
 func newAccess() *cobra.Command {
 	i := newInstructor()
 	return i.command("access [--json]", "list deliveries: reader, document and time", "doorward instructions access", 0, 0,
@@ -150,7 +151,7 @@ func newAccess() *cobra.Command {
 		})
 }
 
-// newCanary shows the delivery that a reference in a text is from.
+// newCanary returns the command that shows the delivery of a watermark.
 func newCanary() *cobra.Command {
 	i := newInstructor()
 	return i.command("canary REF [--json]", "find the delivery that a reference in a text is from", "doorward instructions canary 0123456789abcdef", 1, 1,

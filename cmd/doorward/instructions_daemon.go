@@ -9,10 +9,10 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-// pathTemplates is the operator's side of the documents.
+// pathTemplates is the path of the operator's resources about documents.
 const pathTemplates = "/auth/admin/templates"
 
-// shelfOfDaemon are the documents of a daemon that runs.
+// shelfOfDaemon implements instructionsOperator with a running daemon.
 type shelfOfDaemon struct{ o *invocation }
 
 func templatePath(name, act string) string {

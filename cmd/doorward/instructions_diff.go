@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// diffContext is how many lines that are the same stand round a difference.
+// diffContext is the number of equal lines shown before and after a difference.
 const diffContext = 3
 
-// maxDiff bounds the table of a comparison: beyond it the middle of two texts
-// is shown as replaced as a whole, which is true, if long.
+// maxDiff is the most entries of the table of a comparison. Beyond it the differing middle
+// of two texts is shown as replaced as a whole, which is correct but longer.
 const maxDiff = 4 << 20
 
-// lineEdit is one line of a comparison: ' ' in both, '-' in the first, '+' in the
-// second.
+// lineEdit is one line of a comparison. op is ' ' for a line in both texts, '-' for a line
+// in the first only, '+' for a line in the second only.
 type lineEdit struct {
 	op   byte
 	line string // with its line end, if it has one
 }
 
-// unified is a unified diff of two texts; empty: they are the same.
+// unified returns a unified diff of two texts; empty: they are equal.
 func unified(nameA, nameB, a, b string) string {
 	if a == b {
 		return ""
@@ -38,7 +38,7 @@ func unified(nameA, nameB, a, b string) string {
 	return out.String()
 }
 
-// linesOf splits behind line ends.
+// linesOf returns the lines of s, each with its line end.
 func linesOf(s string) []string {
 	all := strings.SplitAfter(s, "\n")
 	if all[len(all)-1] == "" {
@@ -47,8 +47,8 @@ func linesOf(s string) []string {
 	return all
 }
 
-// hunk finds the next run of differences from start on, with the lines round
-// it. first is -1 when there is none.
+// hunk finds the next run of differences from start on, with its context lines.
+// first is -1 when there is none.
 func hunk(edits []lineEdit, start int) (first, end int) {
 	first = -1
 	for i := start; i < len(edits); i++ {
@@ -94,7 +94,7 @@ func writeHunk(out *strings.Builder, edits []lineEdit, first, end int) {
 	}
 }
 
-// span is a range of lines as a diff writes it: an empty one is named by the
+// span returns a range of lines in the notation of a diff. An empty range is named by the
 // line before it.
 func span(line, count int) string {
 	switch count {
@@ -106,7 +106,8 @@ func span(line, count int) string {
 	return fmt.Sprintf("%d,%d", line, count)
 }
 
-// compared turns a into b by as few lines as can be.
+// compared returns the edits that turn a into b. They are as few as possible, unless the
+// texts exceed maxDiff.
 func compared(a, b []string) []lineEdit {
 	var head, tail []lineEdit
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
@@ -124,7 +125,8 @@ func compared(a, b []string) []lineEdit {
 	return append(append(head, middle...), tail...)
 }
 
-// aligned compares what is left without the ends that are the same.
+// aligned returns the edits that turn a into b. Equal lines at both ends were removed
+// before.
 func aligned(a, b []string) (out []lineEdit) {
 	common := longest(a, b)
 	i, j := 0, 0
@@ -144,8 +146,8 @@ func aligned(a, b []string) (out []lineEdit) {
 	return out
 }
 
-// longest is, for each pair of positions, the length of the longest common
-// subsequence from there on; nil when the texts are too long to tell.
+// longest returns, for each pair of positions, the length of the longest common
+// subsequence from there on; nil: the table would exceed maxDiff.
 func longest(a, b []string) [][]int32 {
 	if len(a)+1 > maxDiff/(len(b)+1) {
 		return nil

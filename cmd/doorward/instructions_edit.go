@@ -17,8 +17,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// newDocumentEdit replaces this process by the operator's editor with a
-// document's file. The daemon notices the change in the directory.
+// newDocumentEdit returns the command that replaces this process by the operator's editor
+// with a document's file. The daemon notices the change in the directory.
 func newDocumentEdit() *cobra.Command {
 	i := newInstructor()
 	version := i.o.set.String("version", "", "the beginning of a version, where a name has several audiences")
@@ -54,7 +54,7 @@ func (i *instructor) edit(ctx context.Context, name, version string) error {
 	return fmt.Errorf("starting %s: %w", editor[0], err)
 }
 
-// editorCommand is the editor that the environment names, with its arguments.
+// editorCommand returns the editor that the environment names, with its arguments.
 func editorCommand() ([]string, error) {
 	words := strings.Fields(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi"))
 	if len(words) == 0 {
@@ -68,7 +68,8 @@ func editorCommand() ([]string, error) {
 	return words, nil
 }
 
-// fileOf chooses the file of a document.
+// fileOf returns the file of a document. version, the beginning of a version, selects one
+// if there are several.
 func fileOf(versions []deliver.VersionInfo, version string) (string, error) {
 	var files []string
 	for _, v := range versions {

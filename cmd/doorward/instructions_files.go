@@ -33,8 +33,8 @@ type fileProblem struct {
 	Warning bool   `json:"warning,omitempty"`
 }
 
-// newDocumentVerify checks documents without a daemon and without the store: a
-// directory as the daemon would read it, or one file.
+// newDocumentVerify returns the command that checks documents without a daemon and without
+// the store: a directory as the daemon reads it, or one file.
 func newDocumentVerify() *cobra.Command {
 	o := newInvocation()
 	return o.command("verify [DIR|FILE] [--json]", "check documents", "doorward instructions verify instructions/", 0, 1,
@@ -107,7 +107,7 @@ func documents(path string) ([]*document.Document, document.Problems, error) {
 	return []*document.Document{d}, nil, nil
 }
 
-// parsed is a document, or what is wrong with it.
+// parsed returns the document in content, or its problems.
 func parsed(file string, content []byte) (*document.Document, document.Problems) {
 	d, err := document.Parse(file, content)
 	var problems document.Problems
@@ -122,7 +122,8 @@ func parsed(file string, content []byte) (*document.Document, document.Problems)
 	return nil, document.Problems{{File: file, Line: 1, Text: err.Error()}}
 }
 
-// encrypted knows what age and SOPS write. It helps with an error, no more.
+// encrypted reports whether content looks like the output of age or SOPS. It is used only
+// for a better error.
 func encrypted(content []byte) bool {
 	return bytes.HasPrefix(content, []byte("age-encryption.org/")) || bytes.HasPrefix(content, []byte("-----BEGIN AGE ENCRYPTED FILE-----")) ||
 		bytes.Contains(content, []byte("ENC[AES256_GCM,")) && bytes.Contains(content, []byte("sops"))
@@ -137,8 +138,8 @@ func readDocument(path string) ([]byte, error) {
 	return readContent(f)
 }
 
-// readContent reads a document; one that is too long is read a little further,
-// so that its check says so.
+// readContent reads a document, at most one byte more than the limit, so that the check of
+// a longer one fails.
 func readContent(r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, document.MaxBytes+1))
 	if err != nil {
@@ -147,7 +148,7 @@ func readContent(r io.Reader) ([]byte, error) {
 	return b, nil
 }
 
-// instructionsDir is where the documents are by the configuration.
+// instructionsDir returns the directory of documents in the configuration.
 func instructionsDir(o *invocation) (string, error) {
 	c, problems := o.load()
 	if c == nil {
@@ -163,17 +164,18 @@ func instructionsDir(o *invocation) (string, error) {
 // imported is what `instructions import --json` prints.
 type imported struct {
 	Imported  []deliver.VersionInfo `json:"imported"`
-	Unchanged []string              `json:"unchanged"` // names of what was there already
+	Unchanged []string              `json:"unchanged"` // names of documents that existed already
 }
 
-// draft is a document that is to be imported.
+// draft is a document to import.
 type draft struct {
 	doc     *document.Document
 	content []byte
 }
 
-// newDocumentImport puts documents into the instruction directory. All are
-// checked before the first is put; an existing one is replaced only on request.
+// newDocumentImport returns the command that writes documents to the instruction
+// directory. All are checked before the first is written; an existing document is replaced
+// only on request.
 func newDocumentImport() *cobra.Command {
 	i := newInstructor()
 	replace := i.o.set.Bool("replace", false, "replace documents of the same name and audience")
@@ -202,7 +204,7 @@ func (i *instructor) importAll(ctx context.Context, from string, replace bool) e
 	return i.put(ctx, g.drafts, replace)
 }
 
-// put writes what is new or, with replace, different.
+// put writes the drafts that are new or, with replace, different.
 func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) error {
 	all, err := i.shelf.List(ctx, i.by)
 	if err != nil {
@@ -223,8 +225,8 @@ func (i *instructor) put(ctx context.Context, drafts []draft, replace bool) erro
 	return i.o.print(out, importedText(out))
 }
 
-// sorted tells drafts that the directory has as they are from others; taken are
-// the names of those that would replace something.
+// sorted separates the drafts into fresh ones and those that the directory has already.
+// taken holds the names of fresh ones that would replace a document.
 func sorted(drafts []draft, there []deliver.VersionInfo) (fresh []draft, unchanged, taken []string) {
 	unchanged = []string{}
 	for _, d := range drafts {
@@ -254,7 +256,7 @@ func importedText(out imported) string {
 	return b.String()
 }
 
-// gathering is what is to be imported, and what is wrong with it.
+// gathering holds the documents to import, and their problems.
 type gathering struct {
 	drafts   []draft
 	problems document.Problems
@@ -297,7 +299,7 @@ func gather(from string, stdin io.Reader) (*gathering, error) {
 	return g, nil
 }
 
-// documentFiles are a file itself, or those of a directory that are documents.
+// documentFiles returns the path of a file, or the documents of a directory.
 func documentFiles(path string) ([]string, error) {
 	fi, err := os.Stat(path)
 	if err != nil {

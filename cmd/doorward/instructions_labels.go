@@ -9,7 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-// newPromote gives a label to a version.
+// newPromote returns the command that gives a label to a version.
 func newPromote() *cobra.Command {
 	i := newInstructor()
 	label := i.o.set.String("label", "", "label to set instead of production")
@@ -19,14 +19,15 @@ func newPromote() *cobra.Command {
 		})
 }
 
-// newRollback makes production what it was before.
+// newRollback returns the command that gives the label production to its previous version.
 func newRollback() *cobra.Command {
 	i := newInstructor()
 	return i.command("rollback NAME [--json]", "make the previous version production again", "doorward instructions rollback review", 1, 1,
 		func(ctx context.Context, args []string) error { return i.moved(i.shelf.Rollback(ctx, i.by, args[0])) })
 }
 
-// newDocumentRevoke withdraws a version, or all versions of a name.
+// newDocumentRevoke returns the command that withdraws a version, or all versions of a
+// name.
 func newDocumentRevoke() *cobra.Command {
 	i := newInstructor()
 	return i.command("revoke NAME [VERSION] [--json]", "withdraw a version, or all versions of a name", "doorward instructions revoke review 3f2a", 1, 2,
@@ -35,7 +36,7 @@ func newDocumentRevoke() *cobra.Command {
 		})
 }
 
-// moved prints what an act moved.
+// moved prints the result of an act on labels or versions.
 func (i *instructor) moved(a *library.Act, err error) error {
 	if err != nil {
 		return err

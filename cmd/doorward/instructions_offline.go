@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// openOffline opens the store of a daemon that does not run. Acts are
-// decided and recorded as the daemon would.
+// openOffline opens the store without a running daemon. Acts are decided and recorded as by
+// the daemon.
 func (i *instructor) openOffline(ctx context.Context) error {
 	w := i.o.loadWhole()
 	sayProblems(w.problems)
@@ -27,7 +27,7 @@ func (i *instructor) openOffline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(logOutput(), &slog.HandlerOptions{Level: slog.LevelWarn})) // what is usual is not for a command
+	log := slog.New(slog.NewTextHandler(logOutput(), &slog.HandlerOptions{Level: slog.LevelWarn})) // a command logs no routine messages
 	op, by, end, err := daemon.OpenInstructions(ctx, daemon.Options{Config: w.config, StateDir: state, RuntimeDir: runtime,
 		Version: version, Log: log, Say: stderr()})
 	if err != nil {
@@ -37,7 +37,8 @@ func (i *instructor) openOffline(ctx context.Context) error {
 	return nil
 }
 
-// storeFailure gives an error of the store its text and exit status when no daemon runs.
+// storeFailure gives an error of the store, used without a daemon, its text and exit
+// status.
 func storeFailure(err error) error {
 	var refusal *gate.Refusal
 	var problems document.Problems

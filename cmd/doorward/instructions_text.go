@@ -10,7 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-// short is as much of a version as people need; commands take it too.
+// short returns the beginning of a version, for people. Commands accept it in place of the
+// version.
 func short(version string) string {
 	const digits = 12
 	if len(version) > digits {
@@ -32,7 +33,7 @@ func versionsText(versions []deliver.VersionInfo) string {
 	return table(rows...)
 }
 
-// stateOf is what becomes of a version.
+// stateOf returns the state of a version as one word.
 func stateOf(v deliver.VersionInfo) string {
 	switch {
 	case v.Revoked != "":
@@ -58,7 +59,7 @@ func leakText(l *deliver.Access) string {
 	return fmt.Sprintf("session %s of %s read %s, revision %s\n", oneWord(l.Session), oneWord(l.Principal), oneWord(l.Template), short(l.Revision))
 }
 
-// actText is what an act moved.
+// actText returns the text about the result of an act.
 func actText(a *library.Act) string {
 	if len(a.Moves) == 0 {
 		return fmt.Sprintf("%s: %s changed nothing\n", oneWord(a.Name), oneWord(a.Op))
@@ -74,7 +75,7 @@ func actText(a *library.Act) string {
 	return b.String()
 }
 
-// mistakeText is one thing that is wrong with a document, on a line.
+// mistakeText returns one problem of a document on one line.
 func mistakeText(m deliver.Mistake) string {
 	text := m.Text
 	if m.Warning {

@@ -13,29 +13,30 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-// instructionsOperator is what the commands need of the documents, from a
-// daemon or from the store without one (deliver.Operator). by is who asks, where
-// there is no daemon to tell.
+// instructionsOperator has the acts of the commands on documents. It is implemented by
+// shelfOfDaemon, and without a daemon by the store (deliver.Operator). by is the caller,
+// which the daemon determines itself.
 type instructionsOperator interface {
 	// List returns each name and audience that is in the directory, has a label
 	// or waits, and the problems of the directory.
 	List(ctx context.Context, by deliver.Caller) (*deliver.Listing, error)
-	// Versions are those of one name, newest first.
+	// Versions returns the versions of one name, newest first.
 	Versions(ctx context.Context, by deliver.Caller, name string) (*deliver.Versions, error)
-	// Show gives one version with its text, the whole file. ref is a label or the
+	// Show returns one version with the whole text of its file. ref is a label or the
 	// beginning of a version.
 	Show(ctx context.Context, by deliver.Caller, name, ref string) (*deliver.Shown, error)
-	// Put writes a document into the directory. The commands replace no version.
+	// Put writes a document to the directory. The commands leave replace empty.
 	Put(ctx context.Context, by deliver.Caller, name, content, replace string) (*deliver.VersionInfo, error)
-	// Promote gives a label, empty for production, to a version; empty: to what
-	// the directory holds.
+	// Promote gives a label (empty: production) to a version (empty: the version in
+	// the directory).
 	Promote(ctx context.Context, by deliver.Caller, name, version, label string) (*library.Act, error)
+	// Rollback gives production to the version that had it before.
 	Rollback(ctx context.Context, by deliver.Caller, name string) (*library.Act, error)
-	// Revoke withdraws one version, or with "" the name.
+	// Revoke withdraws one version (empty: all versions of the name).
 	Revoke(ctx context.Context, by deliver.Caller, name, version string) (*library.Act, error)
-	// Access is who read what, newest first.
+	// Access returns the deliveries, newest first.
 	Access(ctx context.Context, by deliver.Caller) (*deliver.Accessed, error)
-	// Canary says which delivery a ref is from.
+	// Canary returns the delivery of a watermark.
 	Canary(ctx context.Context, by deliver.Caller, ref string) (*deliver.Access, error)
 }
 
@@ -43,13 +44,13 @@ type instructionsOperator interface {
 type instructor struct {
 	o     *invocation
 	shelf instructionsOperator
-	by    deliver.Caller // without a daemon
+	by    deliver.Caller // zero with a daemon
 	end   func()         // closes the store; nil with a daemon
 }
 
 func newInstructor() *instructor { return &instructor{o: newInvocation()} }
 
-// command makes a command that opens the documents before it runs.
+// command returns a command that opens the documents before it runs.
 func (i *instructor) command(use, short, example string, least, most int, run func(context.Context, []string) error) *cobra.Command {
 	return i.o.command(use, short, example, least, most, func(ctx context.Context, args []string) error {
 		defer i.close()
@@ -60,7 +61,7 @@ func (i *instructor) command(use, short, example string, least, most int, run fu
 	})
 }
 
-// open finds the documents: at the daemon, or without one in the store.
+// open sets shelf to the running daemon, or without one to the store.
 func (i *instructor) open(ctx context.Context) error {
 	c, err := i.o.daemon.connect()
 	if err != nil {
@@ -83,7 +84,7 @@ func (i *instructor) close() {
 	i.o.daemon.close()
 }
 
-// printExactly is print for a document: a file or a pipe gets every byte of it.
+// printExactly is print for a document: it is written to a file or a pipe without escapes.
 func (i *instructor) printExactly(v any, text string) error {
 	if i.o.json {
 		return i.o.print(v, text)

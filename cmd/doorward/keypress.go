@@ -13,16 +13,16 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// errInterrupted is Ctrl-C, or Ctrl-D, in answer to a question.
+// errInterrupted is the error of a question that was answered with Ctrl-C or Ctrl-D.
 var errInterrupted = errors.New("interrupted")
 
-// keyboard asks questions that one key answers. It reads only while a question is open,
-// so that what was typed before stays with the terminal, which forgets it.
+// keyboard asks questions that are answered with one key. It reads only while a question
+// is open, so that keys typed before stay in the terminal, where ask drops them.
 type keyboard struct{ in *os.File }
 
-// ask puts a question and returns the key that answers it. Keys that were typed before
-// the question was on the screen answer nothing. On what is no terminal the first byte of
-// a line is the key.
+// ask prints a question and returns the key that answers it. Keys that were typed before
+// the question was on the screen are dropped. If the input is not a terminal, the key is
+// the first byte of a line.
 func (k keyboard) ask(ctx context.Context, question string) (byte, error) {
 	fd := int(k.in.Fd())
 	if !term.IsTerminal(fd) {
@@ -46,13 +46,13 @@ func (k keyboard) ask(ctx context.Context, question string) (byte, error) {
 	return k.key(ctx)
 }
 
-// Keys that end the command; a terminal that gives single keys makes no signals of them.
+// Keys that end the command. In raw mode the terminal sends no signals for them.
 const (
 	ctrlC = 0x03
 	ctrlD = 0x04
 )
 
-// key is the next key that is no line end.
+// key returns the next key that is not a line end.
 func (k keyboard) key(ctx context.Context) (byte, error) {
 	for {
 		b, err := k.next(ctx)
@@ -67,7 +67,7 @@ func (k keyboard) key(ctx context.Context) (byte, error) {
 	}
 }
 
-// line is the next line, without its end.
+// line returns the next line, without its end and outer white space.
 func (k keyboard) line(ctx context.Context) (string, error) {
 	var b strings.Builder
 	for {
@@ -79,11 +79,11 @@ func (k keyboard) line(ctx context.Context) (string, error) {
 	}
 }
 
-// keyEvery is how often a question that waits for a key looks whether it is over.
+// keyEvery is the time after which next checks ctx again.
 const keyEvery = 100 * time.Millisecond
 
-// next reads one byte. It reads only what is there, so that a question that ends without an
-// answer takes none from the next one.
+// next reads one byte. It reads only when input is available, so that a question that ends
+// without an answer does not consume the answer to the next one.
 func (k keyboard) next(ctx context.Context) (byte, error) {
 	for ctx.Err() == nil {
 		there, err := process.Typed(int(k.in.Fd()), keyEvery)

@@ -26,20 +26,20 @@ type logged struct {
 	Tool      string    `json:"tool"`
 	Action    string    `json:"action"`
 	Outcome   string    `json:"outcome"` // ok, error, denied or pending
-	MS        float64   `json:"ms"`      // until the answer; 0 while pending
+	MS        float64   `json:"ms"`      // milliseconds until the answer; 0 while pending
 	Bytes     int64     `json:"bytes"`   // of the answer
-	Reason    string    `json:"reason"`  // the rule that denied, or how the act failed
-	Ref       uint64    `json:"ref"`
+	Reason    string    `json:"reason"`  // why the act was denied, or how it failed
+	Ref       uint64    `json:"ref"`     // seq of the audit record
 }
 
-// logWanted are the flags of log.
+// logWanted holds the flags of log.
 type logWanted struct {
 	since, client, server, tool string
 	denied, follow              bool
 	n                           int
 }
 
-// newHistory shows what happened, for people.
+// newHistory returns the command that prints the history of acts.
 func newHistory() *cobra.Command {
 	o := newInvocation()
 	var w logWanted
@@ -92,7 +92,8 @@ func (w logWanted) run(ctx context.Context, asJSON bool, dir string) error {
 	return w.goOn(ctx, dir, f, last, show)
 }
 
-// goOn prints acts when they are over. Those that were pending are printed again.
+// goOn prints new acts when they have ended. Acts that were printed as pending are printed
+// again.
 func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, last uint64, show func(history.Entry) error) error {
 	joined := history.NewJoin(f)
 	from := uint64(0)
@@ -111,7 +112,8 @@ func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, last 
 	return err
 }
 
-// sinceTime reads a duration, with d for days, or a date in local time.
+// sinceTime returns the time of text: a duration before now, with d for days, or a date in
+// local time.
 func sinceTime(text string, now time.Time) (time.Time, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
@@ -154,7 +156,7 @@ func loggedOf(e history.Entry) logged {
 	return l
 }
 
-// printAct writes one line: when, which program, what, how it ended.
+// printAct prints one line: time, program, act and outcome.
 func printAct(l logged, width int) error {
 	what := l.Server
 	if l.Tool != "" {

@@ -16,8 +16,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
-// newLogin signs a person in to a server that asks for OAuth, with and without
-// a running daemon. A running daemon finds the tokens by itself.
+// newLogin returns the command that signs a person in to a server that requires OAuth, with
+// and without a running daemon. A running daemon notices the new tokens.
 func newLogin() *cobra.Command {
 	o := newInvocation()
 	o.narrows()
@@ -71,7 +71,7 @@ func signIn(ctx context.Context, store *signin.Store, s signin.Settings, wait ti
 	return nil
 }
 
-// lasts says what a sign-in is good for.
+// lasts returns the scopes and the validity of a sign-in as text.
 func lasts(r signin.Result) string {
 	text := ""
 	if len(r.Scopes) > 0 {
@@ -86,7 +86,7 @@ func lasts(r signin.Result) string {
 	return text
 }
 
-// configuredServer finds a server of the configuration.
+// configuredServer returns the configuration and one of its servers.
 func configuredServer(o *invocation, name string) (*config.Config, *config.Server, error) {
 	c, problems := o.load()
 	if c == nil {
@@ -103,7 +103,7 @@ func configuredServer(o *invocation, name string) (*config.Config, *config.Serve
 	return c, s, nil
 }
 
-// openSignIns opens the store.
+// openSignIns opens the store of sign-ins.
 func openSignIns(o *invocation, key secret.Value) (*signin.Store, error) {
 	state, err := o.stateDir()
 	if err != nil {
@@ -112,7 +112,7 @@ func openSignIns(o *invocation, key secret.Value) (*signin.Store, error) {
 	return signin.OpenStore(signin.Options{Dir: state, Key: key})
 }
 
-// signInKey is what seals the sign-ins by the configuration, as far as there is one.
+// signInKey returns the key of the configuration that seals the sign-ins; empty: none.
 func signInKey(o *invocation) secret.Value {
 	if c, _ := o.load(); c != nil {
 		return c.Store.SignInKey
@@ -139,7 +139,8 @@ func loginList(o *invocation) error {
 	return o.print(all, o.narrowed(table(rows...)))
 }
 
-// newLogout forgets a sign-in here, and tells the authorization server.
+// newLogout returns the command that removes a sign-in, and revokes its tokens at the
+// authorization server.
 func newLogout() *cobra.Command {
 	o := newInvocation()
 	return o.command("logout SERVER", "forget a sign-in", "doorward logout docs", 1, 1,

@@ -1,8 +1,8 @@
-// Doorward stands between AI agents and the MCP servers they use: it knows
-// who is calling, decides what they may do, carries the call, and keeps a
-// record. This command is the daemon and everything a person does with it.
+// Doorward is a daemon between AI agents and the MCP servers that they use: it
+// authenticates the caller, decides what the caller may do, carries the call, and keeps a
+// record. This command is the daemon and all commands for its users.
 //
-// Data goes to stdout, talk to stderr. Exit status: 0 done, 1 failed, 2 wrong
+// Data is written to stdout, messages to stderr. Exit status: 0 done, 1 failed, 2 wrong
 // usage, 3 refused, 4 no daemon.
 package main
 
@@ -19,8 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newRoot builds the command line. Each call makes commands with flags of
-// their own.
+// newRoot returns the root command. Each call makes new commands with new flags.
 func newRoot() *cobra.Command {
 	root := group("doorward COMMAND [arguments]", "a daemon between AI agents and MCP servers",
 		newServe(), newConnect(), newTools(), newCall(), newStatus(), newCheck(), newAllow(), newSchema(), newVersion(),
@@ -43,7 +42,7 @@ func newRoot() *cobra.Command {
 }
 
 func main() {
-	// The HTTP client logs unsolicited responses of servers there, unescaped.
+	// The HTTP client logs unsolicited responses of servers through package log, unescaped.
 	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -58,7 +57,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	root.SetArgs(doubleDashed(root, args))
 	c, err := root.ExecuteContextC(ctx)
-	if err != nil && strings.HasPrefix(c.CommandPath()+" ", "doorward completion ") { // cobra's own, which only fails on its arguments
+	if err != nil && strings.HasPrefix(c.CommandPath()+" ", "doorward completion ") { // cobra's own command, which fails only on wrong arguments
 		err = fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return report(c, err)

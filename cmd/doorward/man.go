@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newMan prints manual pages. They are generated from the help texts, so they
-// need no files of their own.
+// newMan returns the command that prints manual pages. They are generated from the help
+// texts, so they need no files of their own.
 func newMan() *cobra.Command {
 	o := newInvocation()
 	dir := o.set.String("dir", "", "write the pages of all commands into this directory")

@@ -11,18 +11,18 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// Commands shorten what they print to the width of the terminal, and print all of it
+// Commands shorten their output to the width of the terminal, and print all of it
 // with -v.
 
-// mostFolded is how many lines of one text are shown without -v.
+// mostFolded is the most lines of one text that are shown without -v.
 const mostFolded = 3
 
-// narrows gives a command the flag -v.
+// narrows adds the flag -v to a command.
 func (o *options) narrows() {
 	o.set.BoolVarP(&o.verbose, "verbose", "v", false, "print all, in lines of any length")
 }
 
-// narrowed cuts each line of a text to the terminal's width, unless all is wanted.
+// narrowed cuts each line of a text to the terminal's width, unless -v is given.
 func (o *options) narrowed(text string) string {
 	if o.verbose {
 		return text
@@ -35,8 +35,8 @@ func (o *options) narrowed(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// folded breaks a text into indented lines of a width, of which it shows so many. The
-// last ends with an ellipsis when there is more.
+// folded breaks a text into indented lines of at most width characters and returns the
+// first most of them. The last ends with an ellipsis if the text is longer.
 func folded(text string, indent, width, most int) string {
 	var lines []string
 	room := width - indent
@@ -63,8 +63,8 @@ func folded(text string, indent, width, most int) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// statusNarrow is the state of the daemon in lines of a width: one for each listener
-// and server, and below it what is wrong with it.
+// statusNarrow returns the state of the daemon in lines of at most width characters: one
+// for each listener and server, followed by its problems.
 func statusNarrow(s admin.Status, width int) string {
 	var b strings.Builder
 	ready := "ready"
@@ -94,7 +94,7 @@ func statusNarrow(s admin.Status, width int) string {
 	return b.String()
 }
 
-// shortPath cuts an address at its beginning, whose end tells more.
+// shortPath cuts an address at its beginning, because its end is more informative.
 func shortPath(addr string, most int) string {
 	if r := []rune(addr); len(r) > most && most > 1 {
 		return "…" + string(r[len(r)-most+1:])
@@ -131,7 +131,7 @@ func serverNarrow(b *strings.Builder, v admin.Server, width int) {
 	}
 }
 
-// fit cuts a text to a number of characters.
+// fit cuts a text to most characters, with an ellipsis as the last.
 func fit(text string, most int) string {
 	if r := []rune(text); len(r) > most {
 		return string(r[:most-1]) + "…"

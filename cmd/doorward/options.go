@@ -24,17 +24,17 @@ type options struct {
 	state   string
 	runtime string
 	json    bool
-	verbose bool // of commands that narrow what they print
+	verbose bool // -v of commands that shorten their output
 
-	takesHere bool          // takes ./doorward.yaml whether or not it was allowed
-	unvetted  bool          // and reads it, to say what is in it
-	found     *config.Found // for good, in a daemon
-	pins      *pins         // of a daemon
-	workdir   string        // ./doorward.yaml, once it was asked for
-	noted     bool          // that ./doorward.yaml is left alone
+	takesHere bool          // ./doorward.yaml is found even if it was not allowed
+	unvetted  bool          // and is read even if it was not allowed
+	found     *config.Found // the configuration that settle has chosen, in a daemon
+	pins      *pins         // in a daemon; otherwise nil
+	workdir   string        // real path of ./doorward.yaml, once it is known
+	noted     bool          // it was printed that ./doorward.yaml is not used
 }
 
-// newOptions makes the flags of one command.
+// newOptions returns the options of one command, with their flags.
 func newOptions() *options {
 	o := &options{set: pflag.NewFlagSet("", pflag.ContinueOnError)}
 	o.set.StringVar(&o.config, "config", "", "configuration file")
@@ -44,8 +44,8 @@ func newOptions() *options {
 	return o
 }
 
-// noTokenFile reports that --token-file was given an empty name, as by an unset
-// variable in a script. That asks for a lock and names no key.
+// noTokenFile reports whether --token-file was given an empty name, as by an unset
+// variable in a script. Listeners must not be left without a token because of that.
 func (o *options) noTokenFile() bool {
 	f := o.set.Lookup("token-file")
 	return f.Changed && f.Value.String() == ""
@@ -72,7 +72,8 @@ func (o *options) stateDir() (string, error) { return config.FindState(o.state, 
 
 func (o *options) runtimeDir() (string, error) { return config.FindRuntime(o.runtime, o.state, lookup) }
 
-// load reads the configuration with the checks that the daemon makes.
+// load reads the configuration with the checks of the daemon. The configuration is nil if
+// a problem is fatal.
 func (o *options) load() (*config.Config, []config.Problem) { return o.loadFrom(o.find()) }
 
 func (o *options) loadFrom(found config.Found) (*config.Config, []config.Problem) {
@@ -108,12 +109,12 @@ func checkURL(raw string, allowPrivate bool) error {
 	return fmt.Errorf("%w; write another address", err)
 }
 
-// socket returns the path of the daemon's socket: the configured path, else the
+// socket returns the path of the daemon's socket: the configured path, otherwise the
 // one in the runtime directory. The configuration of the working directory is
 // ignored, because it could lead a command to another user's daemon.
 func (o *options) socket() (string, error) {
 	if path := os.Getenv("DOORWARD_SOCKET"); path != "" && o.runtime == "" && o.config == "" {
-		return path, nil // as a started agent is told
+		return path, nil // set for an agent that the daemon started
 	}
 	dir, err := o.runtimeDir()
 	if err != nil {
@@ -133,11 +134,11 @@ func (o *options) socket() (string, error) {
 // guide makes a client send the token of a delivery session.
 func (o *options) guide(c *client.Client, g client.GuideOptions) {
 	g.Env = lookup
-	g.RuntimeDir, _ = o.sessionDir() // without one there are no session files
+	g.RuntimeDir, _ = o.sessionDir() // after an error no session files are used
 	c.Guide(g)
 }
 
-// dial makes a client for the daemon.
+// dial returns a client for the daemon. It does not connect yet.
 func (o *options) dial() (*client.Client, error) {
 	path, err := o.socket()
 	if err != nil {
@@ -161,9 +162,9 @@ func (o *options) dial() (*client.Client, error) {
 	return c, nil
 }
 
-// sessionDir is where session files are: in the runtime directory. An agent that
-// the daemon started and contained cannot write there; its files are in the
-// directory for what is temporary, under its own name.
+// sessionDir returns the directory of session files: the runtime directory. A contained
+// agent that the daemon started cannot write there; it uses a directory of its own in the
+// directory for temporary files.
 func (o *options) sessionDir() (string, error) {
 	dir, err := o.runtimeDir()
 	if token := os.Getenv("DOORWARD_TOKEN_FILE"); err == nil && token != "" && isReadOnly(dir) {

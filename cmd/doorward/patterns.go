@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
-// patternProblems checks the pattern files of servers that are scanned. Loading
-// does not check them: when a file becomes invalid, a running daemon keeps its
-// earlier rules.
+// patternProblems returns the problems of the pattern files of scanned servers. Loading
+// the configuration does not check these files: if one becomes invalid, a running daemon
+// keeps its earlier rules.
 func patternProblems(o *options, c *config.Config) []config.Problem {
 	var out []config.Problem
 	seen := make(map[string]bool)
@@ -33,7 +33,7 @@ func patternProblems(o *options, c *config.Config) []config.Problem {
 	return out
 }
 
-// patternKey names the key that the pattern file of a server comes from.
+// patternKey returns the key that sets the pattern file of a server.
 func patternKey(s *config.Server) string {
 	if s.Doorward.ScanPatterns != "" {
 		return "mcpServers." + s.Name + ".doorward.scan_patterns"
@@ -41,7 +41,7 @@ func patternKey(s *config.Server) string {
 	return "scan.patterns"
 }
 
-// split takes joined errors apart.
+// split returns the errors of a joined error.
 func split(err error) []error {
 	if err == nil {
 		return nil

@@ -10,12 +10,12 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// pins open the files that a configuration consists of, as often as it is read,
-// through the directories in which they were found first.
+// pins opens the files of a configuration, each time it is loaded, through the directories
+// in which they were found first (see durable.Pinned).
 type pins struct {
 	mu      sync.Mutex
 	all     map[string]*durable.Pinned
-	started bool // what is read now is read again
+	started bool // start was called
 }
 
 func newPins() *pins { return &pins{all: make(map[string]*durable.Pinned)} }
@@ -42,8 +42,9 @@ func (p *pins) open(path string) (*os.File, error) {
 	return f.Open()
 }
 
-// start says that whatever is read from now on is read again, and names the
-// files that will not be: other users could have put them there.
+// start is called after the first load. From then on open refuses files in directories in
+// which other users can replace entries. start returns a warning for each such file:
+// changes to it are not read.
 func (p *pins) start() []config.Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,5 +58,5 @@ func (p *pins) start() []config.Problem {
 	return out
 }
 
-// secret is the file of a reference.
+// secret reads the file of a reference.
 func (p *pins) secret(path string) (secret.Value, error) { return secret.ReadFileBy(path, p.open) }

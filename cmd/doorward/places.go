@@ -12,15 +12,14 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// problemAt is a problem of the configuration on the line of its key.
+// problemAt returns a problem of the configuration, with the line of its key.
 func (o *options) problemAt(key, text string) config.Problem {
 	file := o.configFile()
 	return config.Problem{File: file, Line: config.LineOf(file, key), Key: key, Problem: text}
 }
 
-// placeProblems looks at what the configuration names outside of itself: files,
-// directories, addresses that two listeners share, a database. The daemon meets
-// them when it needs them.
+// placeProblems returns the problems of files, directories, addresses and the database that
+// the configuration names. The daemon finds these problems only when it uses them.
 func placeProblems(o *options, c *config.Config) []config.Problem {
 	out := append(certificateProblems(o, c), sharedAddresses(o, c)...)
 	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
@@ -47,7 +46,7 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// certificateProblems reads what the listeners will read.
+// certificateProblems returns the problems of the listeners' certificates and keys.
 func certificateProblems(o *options, c *config.Config) (out []config.Problem) {
 	for i, l := range c.Listen.HTTP {
 		if l.TLS == nil {
@@ -66,7 +65,7 @@ func certificateProblems(o *options, c *config.Config) (out []config.Problem) {
 	return out
 }
 
-// sharedAddresses finds listeners of which the second cannot have its port.
+// sharedAddresses returns a problem for each listener with the address of an earlier one.
 func sharedAddresses(o *options, c *config.Config) (out []config.Problem) {
 	for i, l := range c.Listen.HTTP {
 		for j, before := range c.Listen.HTTP[:i] {

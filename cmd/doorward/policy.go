@@ -16,16 +16,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// whole is a configuration with its policy file, as the daemon takes it.
+// whole is a configuration with its policy, as the daemon uses it.
 type whole struct {
 	config   *config.Config // nil: unusable
 	policy   *policy.Set
 	problems []config.Problem
-	files    []string // that it was read from
+	files    []string // the files that it was read from
 }
 
-// loadWhole reads the configuration and the policy file with the checks that
-// the daemon makes.
+// loadWhole reads the configuration and the policy file with the checks of the daemon.
 func (o *options) loadWhole() whole {
 	found := o.find()
 	file := found.Path
@@ -54,7 +53,7 @@ func (o *options) loadWhole() whole {
 	return w
 }
 
-// opener is how the files of the configuration are opened; nil: by their paths.
+// opener returns the function that opens the files of the configuration; nil: os.Open.
 func (o *options) opener() func(string) (*os.File, error) {
 	if o.pins == nil {
 		return nil
@@ -70,7 +69,7 @@ func policyProblems(found []policy.Problem) []config.Problem {
 	return out
 }
 
-// tried runs the tests beside the policy file.
+// tried runs the tests of the policy file and returns their problems.
 func (w whole) tried() []config.Problem {
 	if w.policy == nil || w.config.Policy == "" {
 		return nil
@@ -79,7 +78,7 @@ func (w whole) tried() []config.Problem {
 	return append(problems, policyProblems(policycheck.Try(w.policy, config.PolicyTestsFile(w.config.Policy), trials))...)
 }
 
-// triedForServing are the same problems where they stop nothing.
+// triedForServing is tried with warnings: a failing test does not prevent serving.
 func (w whole) triedForServing() []config.Problem {
 	problems := w.tried()
 	for i := range problems {
@@ -88,8 +87,8 @@ func (w whole) triedForServing() []config.Problem {
 	return problems
 }
 
-// newPolicy prints the policy in force: the daemon's, and without a daemon that
-// of the configuration on disk.
+// newPolicy returns the command that prints the policy in force: that of the daemon, or
+// without a daemon that of the configuration on disk.
 func newPolicy() *cobra.Command {
 	o := newInvocation()
 	return o.command("policy [--json]", "print the policy in force, as Cedar", "doorward policy > policy.cedar", 0, 0,

@@ -16,28 +16,27 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// Servers, agents and clients choose much of what the commands print. All output
-// goes through one printer, which writes control and invisible characters as
+// Servers, agents and clients choose much of the text that the commands print. All output
+// uses one printer, which writes control and invisible characters as
 // JSON escapes. Printed JSON keeps its value.
 
-// stdout is for data.
+// stdout returns the writer for data.
 func stdout() io.Writer { return plaintext.Printer{To: os.Stdout} }
 
-// people is stdout for text that a person reads.
+// people returns the writer to stdout for text that a person reads.
 func people() io.Writer { return fitting(os.Stdout) }
 
-// screen reports that stdout is a terminal.
+// screen reports whether stdout is a terminal.
 func screen() bool { return terminal(os.Stdout) }
 
-// stderr is for talk.
+// stderr returns the writer for messages to a person.
 func stderr() io.Writer { return fitting(os.Stderr) }
 
-// logOutput is for the log, a line a message however long.
+// logOutput returns the writer for the log, whose lines are not broken.
 func logOutput() io.Writer { return plaintext.Printer{To: os.Stderr} }
 
-// exactly is stdout for data that a program reads back byte for byte: the
-// messages of connect, an exported record, a document. A terminal gets the
-// escaped form.
+// exactly returns the writer to stdout for data that a program reads byte for byte: the
+// messages of connect, exported records, a document. At a terminal the data is escaped.
 func exactly() io.Writer {
 	if terminal(os.Stdout) {
 		return stdout()
@@ -58,8 +57,8 @@ const (
 	yellow colour = "\x1b[33m"
 )
 
-// printLine writes a line in a colour, where stdout is a terminal and the user has not
-// said otherwise (https://no-color.org).
+// printLine prints a line, in a colour if stdout is a terminal and NO_COLOR is not set
+// (https://no-color.org).
 func printLine(line string, c colour) error {
 	if c == "" || !terminal(os.Stdout) || os.Getenv("NO_COLOR") != "" {
 		_, err := fmt.Fprintln(fitting(os.Stdout), line)
@@ -69,7 +68,7 @@ func printLine(line string, c colour) error {
 	return err
 }
 
-// columns is the width of the terminal in characters, 80 where it is unknown.
+// columns returns the width of the terminal in characters; 80: it is not known.
 func columns() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
 		return n
@@ -91,7 +90,8 @@ func printJSON(v any) error {
 	return err
 }
 
-// table aligns the cells of rows in columns. The first row may be a header.
+// table returns the rows with their cells aligned in columns. The first row may be a
+// header.
 func table(rows ...[]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
@@ -110,7 +110,7 @@ func sayProblems(problems []config.Problem) {
 }
 
 // confirm asks a question at the terminal and reports the answer. asked is
-// false where there is no terminal to ask at.
+// false if there is no terminal.
 func confirm(in *bufio.Reader, question string) (yes, asked bool) {
 	if !terminal(os.Stdin) {
 		return false, false

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// isReadOnly reports whether a directory is on a file system that cannot be written to.
+// isReadOnly reports whether a directory is on a read-only file system.
 func isReadOnly(dir string) bool {
 	const writable = 2
 	return errors.Is(syscall.Access(dir, writable), syscall.EROFS)

@@ -1,4 +1,4 @@
 package main
 
-// isReadOnly reports false: no agent is contained here.
+// isReadOnly reports false: no agent is contained on Windows.
 func isReadOnly(string) bool { return false }

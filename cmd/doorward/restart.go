@@ -12,7 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/daemon/admin"
 )
 
-// newRestart ends the processes of a server, which start again at the next call.
+// newRestart returns the command that ends the processes of a server, which start again at
+// the next call.
 func newRestart() *cobra.Command {
 	o := newInvocation()
 	return o.command("restart SERVER [--json]", "end the processes of a server", "doorward restart notes", 1, 1,
@@ -25,7 +26,7 @@ func newRestart() *cobra.Command {
 		})
 }
 
-// newStop ends an agent that Doorward started.
+// newStop returns the command that ends an agent that Doorward started.
 func newStop() *cobra.Command {
 	o := newInvocation()
 	return o.command("stop SPAWN-ID [--json]", "end an agent that was started by another", "doorward agent stop 01JC000000000000000000000A", 1, 1,
@@ -38,7 +39,8 @@ func newStop() *cobra.Command {
 		})
 }
 
-// controlFailure says what a refusal means; missing is what a 404 means.
+// controlFailure turns a failure into an error that explains it; missing is the text for
+// status 404.
 func controlFailure(err error, missing string) error {
 	var e *client.AdminError
 	switch {

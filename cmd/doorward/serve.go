@@ -21,7 +21,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// newServe runs the daemon until a signal ends it.
+// newServe returns the command that runs the daemon until a signal ends it.
 func newServe() *cobra.Command {
 	o := newInvocation()
 	o.takesHere, o.pins = true, newPins()
@@ -54,7 +54,8 @@ func serve(ctx context.Context, o *options, tokenFile string, dev bool) error {
 	return err
 }
 
-// newDaemon also gives the files that the daemon was made from.
+// newDaemon loads the configuration and makes the daemon. It also returns the files that
+// were read, to watch them.
 func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string, error) {
 	if err := o.settle(); err != nil {
 		return nil, nil, err
@@ -81,8 +82,8 @@ func newDaemon(o *options, tokenFile string, dev bool) (*daemon.Daemon, []string
 	return d, w.files, err
 }
 
-// settle decides for good which configuration the daemon goes by: what turns up
-// later in a place that comes before is not for the daemon that runs.
+// settle fixes the configuration file for the life of the daemon: a file that later appears
+// in a place of higher precedence is ignored.
 func (o *options) settle() error {
 	found := o.find()
 	if found.Path != "" {
@@ -96,7 +97,7 @@ func (o *options) settle() error {
 	return nil
 }
 
-// newLog writes the daemon's own log to stderr.
+// newLog returns the logger of the daemon, which writes to stderr.
 func newLog(c config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
@@ -109,12 +110,12 @@ func newLog(c config.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(logOutput(), o))
 }
 
-// lookEvery is how often the files are looked at for a change.
+// lookEvery is the time between two checks of the files for a change.
 const lookEvery = 2 * time.Second
 
 // watchConfig reloads the configuration on SIGHUP and when its file, the policy
-// file or the tests beside that change. A reload that fails changes nothing,
-// and says why. seen is how the files looked when they were read.
+// file or the tests of the policy change. A reload that fails changes nothing,
+// and prints the reason. seen holds the stamps of the files when they were read.
 func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []string, seen []stamp) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -138,7 +139,8 @@ func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []stri
 	}
 }
 
-// reload returns the files that it read, which are those to watch from now on.
+// reload reloads the configuration and returns the files that it read, which are watched
+// from then on.
 func reload(o *options, d *daemon.Daemon) []string {
 	if o.found.Path == "" {
 		fmt.Fprintln(stderr(), "doorward: error: there was no configuration when the daemon started: a new one is read at the next start")
@@ -156,7 +158,7 @@ func reload(o *options, d *daemon.Daemon) []string {
 	return w.files
 }
 
-// stamp tells one state of a file from another.
+// stamp identifies a state of a file; the zero stamp means that there is none.
 type stamp struct {
 	size    int64
 	changed time.Time

@@ -6,14 +6,14 @@ import (
 	"path/filepath"
 )
 
-// userRuntime is where the session manager makes the directories that
+// userRuntime is the directory in which the session manager creates the directories that
 // XDG_RUNTIME_DIR names.
 const userRuntime = "/run/user"
 
-// sessionSocket is the socket of a daemon that was started in the user's
-// session, for a client that does not hand XDG_RUNTIME_DIR to the programs that
-// it starts; path, when that is taken or there is none. The directories in root
-// belong to their users alone.
+// sessionSocket returns the socket of a daemon in the user's session, for a program whose
+// client does not pass XDG_RUNTIME_DIR on. It returns path if XDG_RUNTIME_DIR is set, if
+// path exists, or if there is no such socket. Each directory in root belongs to its user,
+// and no other user can write to it.
 func sessionSocket(root, path string, env func(string) (string, bool)) string {
 	if dir, _ := env("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return path

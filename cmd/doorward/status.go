@@ -20,7 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// newStatus shows listeners and servers.
+// newStatus returns the command that shows listeners and servers.
 func newStatus() *cobra.Command {
 	o := newInvocation()
 	o.narrows()
@@ -81,7 +81,7 @@ func statusText(s admin.Status) string {
 	return b.String()
 }
 
-// printContainment shows the enforced measures of a server's sandbox, and the
+// printContainment prints the enforced measures of a server's sandbox, and the
 // others each with its reason.
 func printContainment(w io.Writer, v admin.Server) {
 	var enforced []string
@@ -97,7 +97,7 @@ func printContainment(w io.Writer, v admin.Server) {
 	}
 }
 
-// newWhoami shows what the daemon knows of this caller.
+// newWhoami returns the command that shows the principal and the facts of this caller.
 func newWhoami() *cobra.Command {
 	o := newInvocation()
 	o.narrows()
@@ -124,7 +124,7 @@ func showCaller(ctx context.Context, o *invocation) error {
 	return o.print(who, o.narrowed(table(rows...)))
 }
 
-// newExplain asks for the decision on an act of any principal.
+// newExplain returns the command that shows the decision about an act of any principal.
 func newExplain() *cobra.Command {
 	o := newInvocation()
 	as := o.set.String("as", "", "the principal, such as token:ci")
@@ -150,7 +150,7 @@ func newExplain() *cobra.Command {
 		})
 }
 
-// showDecision asks the daemon. A denial is exit status 3.
+// showDecision asks the daemon and prints the decision. A denial has exit status 3.
 func showDecision(ctx context.Context, o *invocation, q url.Values) error {
 	var e admin.Explanation
 	if err := o.daemon.ask(ctx, "/admin/v1/explain?"+q.Encode(), &e); err != nil {
@@ -163,7 +163,7 @@ func showDecision(ctx context.Context, o *invocation, q url.Values) error {
 	return err
 }
 
-// explained is one line for a person: the rule, and where it stands.
+// explained returns one line for a person: the decision, the rule and its position.
 func explained(e admin.Explanation) string {
 	rule := e.Rule
 	if e.At != "" && e.At != e.Rule {

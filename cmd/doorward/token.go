@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/authn"
 )
 
-// newToken makes, lists and revokes bearer tokens, with and without a running
-// daemon.
+// newToken returns the commands that make, list and revoke bearer tokens, with and without
+// a running daemon.
 func newToken() *cobra.Command {
 	n := &tokenMaker{o: newInvocation()}
 	n.o.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
@@ -120,14 +120,14 @@ func tokenList(o *invocation) error {
 	return o.print(shown(all), o.narrowed(table(rows...)))
 }
 
-// tokenLine is a token as `token list --json` gives it.
+// tokenLine is a token as `token list --json` prints it.
 type tokenLine struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Scope     string `json:"scope"`
 	Expires   string `json:"expires"`
 	Revoked   bool   `json:"revoked"`
-	Succeeded bool   `json:"succeeded,omitempty"` // a newer one has its name
+	Succeeded bool   `json:"succeeded,omitempty"` // a newer token has its name
 }
 
 func shown(all []authn.Token) []tokenLine {

@@ -25,7 +25,7 @@ type tool struct {
 	Description string `json:"description"`
 }
 
-// newTools lists the tools that the caller can use.
+// newTools returns the command that lists the tools that the caller can use.
 func newTools() *cobra.Command {
 	o := newInvocation()
 	o.narrows()
@@ -50,7 +50,8 @@ func newTools() *cobra.Command {
 		})
 }
 
-// listTools returns the tools, and why those of a server are not there yet.
+// listTools returns the tools. missing holds, for each server whose tools are not yet in
+// the list, the reason.
 func listTools(ctx context.Context, c *client.Client, server string) (all []tool, missing map[string]string, err error) {
 	all = []tool{}
 	var params []byte
@@ -60,7 +61,7 @@ func listTools(ctx context.Context, c *client.Client, server string) (all []tool
 			return nil, nil, err
 		}
 		if m := wire.GetPath(result, "_meta", relay.MetaNotYet); m != nil {
-			_ = json.Unmarshal(m, &missing) // then nothing is said
+			_ = json.Unmarshal(m, &missing) // after an error nothing is reported as missing
 		}
 		for entry := range wire.Elements(wire.Get(result, "tools")) {
 			t := tool{Server: server}
@@ -79,8 +80,7 @@ func listTools(ctx context.Context, c *client.Client, server string) (all []tool
 	}
 }
 
-// sayMissing names the servers whose tools are not in the list yet, those with the same
-// reason together.
+// sayMissing prints the servers whose tools are not in the list yet, grouped by reason.
 func sayMissing(missing map[string]string) {
 	byReason := make(map[string][]string)
 	for server, why := range missing {
@@ -92,7 +92,8 @@ func sayMissing(missing map[string]string) {
 	}
 }
 
-// newCall calls one tool and prints the raw result with --json, else its text.
+// newCall returns the command that calls one tool, and prints the raw result with --json,
+// otherwise its text.
 func newCall() *cobra.Command {
 	o := newInvocation()
 	raw := o.set.String("args", "", "arguments as a JSON object")
@@ -132,8 +133,8 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	return nil
 }
 
-// jsonArgument takes the arguments of `--json '{…}'` out of the words. The flag
-// also stands alone, for JSON output.
+// jsonArgument moves the object of `--json '{…}'` from words to raw and returns the other
+// words. Without an object, the flag only selects JSON output.
 func jsonArgument(asJSON bool, raw *string, words []string) []string {
 	i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "{") })
 	if !asJSON || i < 0 {
@@ -143,8 +144,8 @@ func jsonArgument(asJSON bool, raw *string, words []string) []string {
 	return slices.Delete(words, i, i+1)
 }
 
-// toolArguments makes the arguments object: key=value pairs are strings
-// unless the value is JSON of another kind.
+// toolArguments returns the arguments object. The value of a key=value pair becomes a
+// string, unless it is JSON of another type.
 func toolArguments(raw string, pairs []string) ([]byte, error) {
 	obj := []byte(raw)
 	if raw != "" {
@@ -177,7 +178,7 @@ func printContent(result []byte) {
 	}
 }
 
-// rpcFailure chooses the exit status of what a daemon answered.
+// rpcFailure gives a JSON-RPC error its exit status.
 func rpcFailure(err error) error {
 	var rpc *client.RPCError
 	if !errors.As(err, &rpc) {

@@ -18,8 +18,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// newTrust shows what is withheld of a server, or of all, and approves it as it
-// was shown.
+// newTrust returns the command that shows the withheld definitions of a server, or of all,
+// and approves them as they were shown.
 func newTrust() *cobra.Command {
 	o := newInvocation()
 	yes := o.set.Bool("yes", false, "approve without asking")
@@ -34,13 +34,13 @@ func newTrust() *cobra.Command {
 		})
 }
 
-// trusted is what --json prints.
+// trusted is what `trust --json` prints.
 type trusted struct {
 	Servers  []admin.Trust `json:"servers"`
 	Approved []string      `json:"approved"` // SERVER/ITEM
 }
 
-// truster is one run of the command.
+// truster is one run of `trust`.
 type truster struct {
 	o   *invocation
 	yes bool
@@ -71,7 +71,7 @@ func (t *truster) run(ctx context.Context, server string) error {
 	return refused
 }
 
-// one looks at a server before it shows what is withheld of it.
+// one makes the daemon list a server's definitions again, and then settles them.
 func (t *truster) one(ctx context.Context, server string) error {
 	var s admin.Trust
 	if err := t.o.daemon.tell(ctx, "/admin/v1/trust/look", admin.TrustLook{Server: server}, &s); err != nil {
@@ -83,8 +83,8 @@ func (t *truster) one(ctx context.Context, server string) error {
 	return t.settle(ctx, s)
 }
 
-// settle shows and approves. Once a command is approved the server can be
-// started, and then there may be more.
+// settle shows and approves the withheld definitions of a server. If its command was
+// approved, the server can be started and may have more definitions, which are settled too.
 func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 	t.out.Servers = append(t.out.Servers, s)
 	if len(s.Withheld) == 0 {
@@ -117,7 +117,7 @@ func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 	return nil
 }
 
-// approvable are the items that were shown and can be approved.
+// approvable returns the items that were shown and can be approved.
 func approvable(s admin.Trust) []pin.Approval {
 	var items []pin.Approval
 	for _, w := range s.Withheld {
@@ -128,7 +128,7 @@ func approvable(s admin.Trust) []pin.Approval {
 	return items
 }
 
-// agreed asks at the terminal, if there is one.
+// agreed asks for consent at the terminal, if there is one; nil: it is given.
 func (t *truster) agreed(server string, n int) error {
 	if t.yes {
 		return nil
@@ -177,7 +177,7 @@ func trustFailure(server string, err error) error {
 	return err
 }
 
-// withheldText is what is withheld of a server, for a person.
+// withheldText returns the text about the withheld definitions of a server.
 func withheldText(s admin.Trust) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d withheld\n", s.Server, len(s.Withheld))
@@ -198,8 +198,8 @@ func withheldText(s admin.Trust) string {
 	return b.String()
 }
 
-// differing is one difference: quoted texts have everything escaped that cannot
-// be seen.
+// differing writes one difference. The texts of c are quoted, with invisible characters
+// escaped.
 func differing(b *strings.Builder, c pin.Change) {
 	path := c.Path
 	if path == "" {
@@ -213,13 +213,14 @@ func differing(b *strings.Builder, c pin.Change) {
 	}
 }
 
-// itemName is an item's kind and its name, spelt out where it could mislead.
+// itemName returns an item's kind and its name, escaped if it has characters outside of
+// ASCII.
 func itemName(item string) string {
 	kind, name, ok := strings.Cut(item, ":")
 	if !ok {
 		return item
 	}
-	if q := strconv.QuoteToASCII(name); q != `"`+name+`"` { // letters that look alike are spelt out too
+	if q := strconv.QuoteToASCII(name); q != `"`+name+`"` { // also escapes letters that look alike
 		name = q
 	}
 	return kind + " " + name

@@ -13,7 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/daemon/desktop"
 )
 
-// newUI signs a browser in to the console, or all of them out.
+// newUI returns the command that signs a browser in to the console, or signs all browsers
+// out.
 func newUI() *cobra.Command {
 	o := newInvocation()
 	only := o.set.Bool("print", false, "print the address and open no browser")

@@ -5,9 +5,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// unserved refuses servers whose configuration asks for something that this
-// version does not support. Ignoring the key would run a server with less
-// protection than was asked for.
+// unserved refuses servers whose configuration requires something that this
+// version does not support, and returns the problems. Ignoring the key would run a server
+// with less protection than configured.
 func unserved(file string, c *config.Config) []config.Problem {
 	var out []config.Problem
 	for _, s := range c.Servers {
@@ -23,8 +23,7 @@ func unserved(file string, c *config.Config) []config.Problem {
 	return out
 }
 
-// unservedServer names the key of a server that is not supported, empty for
-// none.
+// unservedServer returns a key of a server that is not supported; empty: none.
 func unservedServer(s *config.Server) (key, what string) {
 	switch {
 	case s.Doorward.Sandbox == process.Strict && !process.CanContain:
