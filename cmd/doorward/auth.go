@@ -120,7 +120,8 @@ func newAuthStatus() *cobra.Command {
 }
 
 // newAuthCheck returns the command that checks the state for scripts: its exit status is 0
-// if there is a valid session, and with --full only if delivery is complete too.
+// if there is a valid session and calls are not refused, and with --full only if delivery
+// is complete too.
 func newAuthCheck() *cobra.Command {
 	o := newInvocation()
 	full := o.set.Bool("full", false, "exit 1 also when the session is valid but guidance is missing")

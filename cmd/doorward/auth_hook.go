@@ -154,7 +154,7 @@ func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
 	}
 	above, err := peer.Above()
 	if err != nil {
-		above = nil // then no process is named
+		above = nil // then the agent's process is not known; see open
 	}
 	c, err := g.o.daemon.connect()
 	if err != nil {

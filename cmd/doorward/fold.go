@@ -38,7 +38,7 @@ func (f folder) Write(p []byte) (int, error) {
 }
 
 // foldLine breaks a line at spaces into lines of at most width characters. It breaks words
-// that are longer at the width. Lines after the first are indented by two more.
+// that are longer at the width. Lines after the first are indented by two more than it.
 func foldLine(line string, width int) string {
 	if utf8.RuneCountInString(line) <= width {
 		return line

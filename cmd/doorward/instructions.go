@@ -121,7 +121,8 @@ func (i *instructor) two(ctx context.Context, name string, refs []string) (from,
 }
 
 // pairOf returns the versions to compare by default: production and the newest version
-// after it, or, if there is none, the version before production and production.
+// after it, or, if there is none, the version before production and production. The other
+// version has the same audience as production and is not revoked.
 func pairOf(versions []deliver.VersionInfo) ([]string, error) {
 	p := slices.IndexFunc(versions, func(v deliver.VersionInfo) bool { return slices.Contains(v.Labels, library.Production) })
 	if p < 0 {

@@ -31,7 +31,7 @@ const (
 			SELECT writer FROM store_commits, clock WHERE at < now - ?2 FOR UPDATE OF store_commits SKIP LOCKED))
 		INSERT INTO store_commits (writer, number, at) SELECT ?1, 0, now FROM clock WHERE true
 		ON CONFLICT (writer) DO UPDATE SET at = excluded.at`
-	commitKept = time.Hour // a transaction and the check of its outcome take two minutes at most
+	commitKept = time.Hour // much longer than a transaction and the check of its outcome take
 )
 
 // enlist creates the row of the connection before its first transaction, and renews it

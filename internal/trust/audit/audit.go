@@ -42,7 +42,7 @@
 // `segment …`. The first remaining record continues the chain from it. Segments up to
 // that number are not part of the log, even where an interrupted removal left them.
 //
-// # What it withstands
+// # Detection of changes
 //
 // Verify finds every changed, missing, added or exchanged byte between the
 // beginning and the last checkpoint. After the last checkpoint it finds a change unless

@@ -103,7 +103,7 @@ func (q *queue) collect(mu *sync.Mutex) {
 	q.next.reset()
 }
 
-// leave is called by a user of g who has read the result.
+// leave is called by a user of g that has read the result.
 func (q *queue) leave(g *group) {
 	if g.users--; g.users == 0 {
 		q.spare = append(q.spare, g)

@@ -1,7 +1,7 @@
 package policy
 
 // Conversion of arguments for rules. Invariant: arguments have one meaning, and the cost
-// of reading them is linear in the bytes that a caller sends.
+// of reading them is bounded by their size and the limits below.
 
 import (
 	"bytes"

@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Options are what a Set is compiled from.
+// Options are the inputs of Compile.
 type Options struct {
 	UID     uint32 // the daemon's own user
 	Servers map[string]ServerRules
