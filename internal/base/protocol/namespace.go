@@ -1,6 +1,6 @@
 package protocol
 
-// maxNamespace is the length of a name or namespace.
+// maxNamespace is the greatest length of a label.
 const maxNamespace = 63
 
 // ValidNamespace reports whether s is a valid label of a project:

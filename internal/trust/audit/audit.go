@@ -1,9 +1,9 @@
-// Package audit keeps the record of what was decided and done: an append-only
-// log of JSON lines that cannot be altered in silence.
+// Package audit keeps the record of decisions and acts: an append-only log of JSON
+// lines in which changes can be detected.
 //
 // Invariant: before an act there is a record, and without a record there is no act: Append
-// returns when the line is in the file, or with an error that wraps
-// ErrUnavailable, and then nothing was recorded and the caller must not go on.
+// returns nil when the line is in the file. An error wraps ErrUnavailable; then nothing
+// was recorded, and the caller must not continue with the act.
 //
 // # Format
 //
@@ -86,8 +86,8 @@ type Record struct {
 	Decision, Rule   string               // allow or deny, and the rule that decided
 	Result           string               // of an outcome: ok, error, cancelled, timeout, …
 	Bytes            int64
-	Ref              uint64 // of an outcome: the seq of its decision
-	Count            int64  // how many equal events this one sums up
+	Ref              uint64 // seq of a related record: the decision of an outcome, the approval of a decision
+	Count            int64  // number of events that this record stands for, or of servers of the act; 0: one
 	Reason           string // constant text for the operator, never from a caller
 	Detail           []Field
 }
@@ -110,7 +110,8 @@ const (
 )
 
 var (
-	// ErrUnavailable is wrapped by every error of Append: nothing was recorded.
+	// ErrUnavailable is wrapped by every error of Append, which has then recorded
+	// nothing, and of AppendGroup.
 	ErrUnavailable = errors.New("audit log unavailable")
 	// ErrLocked means that another process writes to this log.
 	ErrLocked = errors.New("audit log is in use by another process")

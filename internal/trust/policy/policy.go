@@ -4,8 +4,8 @@
 // own lists compiled to it, and the operator's file on top.
 //
 // Invariants: Decide does no I/O and reads no clock, so the same question under
-// the same Set has the same answer, from its cache or not. Nothing matched
-// means deny, and a forbid wins over every permit. A forbid that cannot be
+// the same Set has the same answer, from its cache or not. An act that no permit
+// matches is denied, and a forbid wins over every permit. A forbid that cannot be
 // evaluated denies; a permit that cannot be evaluated does not apply. Claimed facts are
 // never read, and no permit of the operator reads an observed fact: Compile refuses it.
 package policy
@@ -16,8 +16,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// ActionAdmin is the one action that is neither an MCP method nor one of a
-// built-in server.
+// ActionAdmin is the action of administering the daemon. It and ActionApprove are neither
+// MCP methods nor actions of a built-in server.
 const ActionAdmin = "admin"
 
 // ActionApprove is the action of approving and denying held acts. A scope must name it.
@@ -45,7 +45,7 @@ const (
 // Request is one question to policy.
 type Request struct {
 	Who    *principal.Principal
-	Action string // an MCP method, an action of a built-in server, or ActionAdmin
+	Action string // an MCP method, an action of a built-in server, ActionAdmin or ActionApprove
 	Server string // the configured server; empty for acts on Doorward itself
 	Name   string // tool, prompt or URI; empty when the act is on the server
 

@@ -22,7 +22,7 @@ const (
 	KindSpawn    = "spawn"    // spawn:ID, an agent that the daemon started
 )
 
-// LoopbackUnknown names a loopback caller whose owner the system cannot
+// LoopbackUnknown is the name of a loopback caller whose owner the system cannot
 // determine.
 const LoopbackUnknown = KindLoopback + ":unknown"
 
