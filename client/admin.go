@@ -63,8 +63,7 @@ func (c *Client) AdminStream(ctx context.Context, path string, f func(data []byt
 		return adminError(resp)
 	}
 	var failed error
-	// An error of the stream counts as its end: that is how the stream of a killed
-	// daemon ends.
+	// An error of the stream counts as its end: that is how the stream of a killed daemon ends.
 	_ = c.events(resp.Body, func(e sse.Event) bool {
 		switch {
 		case e.Name == endEvent:

@@ -36,8 +36,7 @@ const (
 const inboxURI = "agent://inbox"
 
 // channel notifies a client of new mail without a request. A notification wakes the
-// client and delivers nothing: no message is acknowledged, and a client without support
-// drops it.
+// client and delivers nothing: no message is acknowledged, and a client without support drops it.
 //
 // Claude Code (2.1.330) accepts such notifications only in the legacy era: a modern
 // connection has no unsolicited notifications. It determines the era with
@@ -202,8 +201,7 @@ type pointer struct {
 	Seq     int64  `json:"seq"`
 }
 
-// look reads the mailbox and reports the messages that were not reported yet, oldest
-// first.
+// look reads the mailbox and reports the messages that were not reported yet, oldest first.
 func (ch *channel) look() error {
 	result, err := ch.ask("resources/read", ch.about(ch.uri))
 	if err != nil {
@@ -277,8 +275,7 @@ func (ch *channel) peek() string {
 }
 
 // frameOf returns the frame of one message in a mailbox's text. The lines of a peer's
-// text begin with "| ", so none of them can be taken for the first or last line of a
-// frame.
+// text begin with "| ", so none of them can be taken for the first or last line of a frame.
 func frameOf(text, id string) string {
 	const first, last = "[peer-message ", "[/peer-message "
 	var frame []string
@@ -337,8 +334,7 @@ func isMessageID(s string) bool {
 	return len(s) == 26 && strings.Trim(s, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
 }
 
-// deliver forwards a message of the daemon to the client, unless it is only for the
-// channel.
+// deliver forwards a message of the daemon to the client, unless it is only for the channel.
 func (s *shim) deliver(got *wire.Message, raw []byte) {
 	if !s.channel.heard(got) {
 		s.write(raw)

@@ -311,8 +311,7 @@ func (c *Client) Wait(ctx context.Context) error {
 	}
 }
 
-// within returns a client that shares the connections of c and sends the label of a
-// project.
+// within returns a client that shares the connections of c and sends the label of a project.
 func (c *Client) within(namespace string) *Client {
 	labelled := *c
 	labelled.namespace = namespace

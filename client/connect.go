@@ -138,8 +138,7 @@ func (s *shim) introduce(m *wire.Message, modern bool) {
 	}
 }
 
-// start runs one request in a goroutine. m is not nil if cancelModern must be able to
-// cancel it.
+// start runs one request in a goroutine. m is not nil if cancelModern must be able to cancel it.
 func (s *shim) start(m *wire.Message, f func(context.Context)) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	if m != nil {

@@ -15,8 +15,7 @@ import (
 // GuideOptions configures the token of a delivery session.
 type GuideOptions struct {
 	// Env looks up environment variables, as os.LookupEnv; nil: there are none. A token
-	// in the environment is presented unchanged and never replaced by one of another
-	// source.
+	// in the environment is presented unchanged and never replaced by one of another source.
 	Env func(string) (string, bool)
 	// Ask opens a session for this client before its first request to a server. Without
 	// it a session is opened only after a call was refused because guidance is missing.

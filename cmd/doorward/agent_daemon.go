@@ -31,8 +31,7 @@ func (l *daemonLink) mailPost(ctx context.Context, what string, in, out any) err
 	return agentFailure(l.tell(ctx, pathAgent+what, in, out))
 }
 
-// agentFailure turns a failure of messaging into an error that explains it and gives a
-// remedy.
+// agentFailure turns a failure of messaging into an error that explains it and gives a remedy.
 func agentFailure(err error) error {
 	var e *client.AdminError
 	if !errors.As(err, &e) {

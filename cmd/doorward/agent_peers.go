@@ -14,8 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
-// newPeers returns the command that lists the registered agents, shows one, or retires a
-// name.
+// newPeers returns the command that lists the registered agents, shows one, or retires a name.
 func newPeers() *cobra.Command {
 	o := newInvocation()
 	o.narrows()
@@ -117,8 +116,7 @@ func said(b *strings.Builder, what, text string) {
 	block(b, "    ", text)
 }
 
-// address returns the name of a peer with its namespace, which is valid from any
-// namespace.
+// address returns the name of a peer with its namespace, which is valid from any namespace.
 func address(p agent.PeerInfo) string {
 	if p.Namespace == "" {
 		return oneWord(p.Name)

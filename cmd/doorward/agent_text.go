@@ -68,8 +68,7 @@ func cells(s string) (n int) {
 	return n
 }
 
-// moment returns the time in ms, milliseconds since 1970, as text; "-" if it is not
-// positive.
+// moment returns the time in ms, milliseconds since 1970, as text; "-" if it is not positive.
 func moment(ms int64) string {
 	if ms <= 0 {
 		return "-"

@@ -157,8 +157,7 @@ func askAbout(ctx context.Context, o *invocation, keys keyboard, c admin.Pending
 	return settle(ctx, o, c.N, s)
 }
 
-// answered reads the operator's decision about a call. Without a Decision the call stays
-// held.
+// answered reads the operator's decision about a call. Without a Decision the call stays held.
 func answered(ctx context.Context, keys keyboard, c admin.PendingCall) (s admin.Settlement, err error) {
 	lasting, question := c.Action != policy.AgentDeliver, keysOfAnswers
 	if !lasting {

@@ -118,8 +118,7 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 	return err
 }
 
-// auditShow prints one record: with --json the line of the log, otherwise a line for each
-// member.
+// auditShow prints one record: with --json the line of the log, otherwise a line for each member.
 func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || seq == 0 {
@@ -185,8 +184,7 @@ func seqOf(line []byte) uint64 {
 	return r.Seq
 }
 
-// printRecord prints a record on one line. At a terminal without -v the line is cut to the
-// width.
+// printRecord prints a record on one line. At a terminal without -v the line is cut to the width.
 func printRecord(o *options, line []byte) error {
 	var r record
 	if err := json.Unmarshal(line, &r); err != nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/retain"
 )
 
-// newAuditPrune returns the command that removes old records, with and without a running
-// daemon.
+// newAuditPrune returns the command that removes old records, with and without a running daemon.
 func newAuditPrune() *cobra.Command {
 	o := newInvocation()
 	p := &pruner{o: o, in: bufio.NewReader(os.Stdin)}

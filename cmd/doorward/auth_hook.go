@@ -24,8 +24,7 @@ import (
 // names that Claude Code, Codex and Gemini CLI give them.
 func sessionHooks() []string { return []string{"SessionStart", "SubagentStart"} }
 
-// guidanceText is shown to a model whose client now has a session. It is not guidance
-// itself.
+// guidanceText is shown to a model whose client now has a session. It is not guidance itself.
 const guidanceText = "Guidance from Doorward is available to this session: call the tool instructions__read."
 
 // newSessionStart returns the command that opens a session for the agent whose hook, or
@@ -52,8 +51,7 @@ func newSessionStart() *cobra.Command {
 	})
 }
 
-// started reports that there is a session, in the form that the event requires, without
-// the token.
+// started reports that there is a session, in the form that the event requires, without the token.
 func (g guidance) started(out io.Writer, event hookEvent, f credential.File, d client.Delivery) error {
 	switch {
 	case slices.Contains(sessionHooks(), event.Name) && d.State == "full" && d.Store != "unused":

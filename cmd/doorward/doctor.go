@@ -149,8 +149,7 @@ func directoryCheck(name, path string) health.Check {
 	return k
 }
 
-// daemonChecks checks the running daemon, and without one the addresses that it would
-// bind.
+// daemonChecks checks the running daemon, and without one the addresses that it would bind.
 func daemonChecks(ctx context.Context, o *invocation) []health.Check {
 	var s admin.Status
 	err := o.daemon.ask(ctx, "/admin/v1/status", &s)

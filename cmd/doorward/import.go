@@ -209,8 +209,7 @@ func (k *hiding) keep(all []onboard.Secret) error {
 	return nil
 }
 
-// open creates the directory and the state directory above it, or checks that they are
-// private.
+// open creates the directory and the state directory above it, or checks that they are private.
 func (k *hiding) open() error {
 	for _, dir := range []string{filepath.Dir(k.dir), k.dir} {
 		d, err := peer.PrivateDir(dir)

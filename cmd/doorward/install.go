@@ -123,8 +123,7 @@ type outcome struct {
 	before  func() error // called before the files are written; may be nil
 }
 
-// shownChange is a change as --json prints it. The text of a file that does not exist is
-// null.
+// shownChange is a change as --json prints it. The text of a file that does not exist is null.
 type shownChange struct {
 	File   string  `json:"file"`
 	Client string  `json:"client"`

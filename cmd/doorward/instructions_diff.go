@@ -125,8 +125,7 @@ func compared(a, b []string) []lineEdit {
 	return append(append(head, middle...), tail...)
 }
 
-// aligned returns the edits that turn a into b. Equal lines at both ends were removed
-// before.
+// aligned returns the edits that turn a into b. Equal lines at both ends were removed before.
 func aligned(a, b []string) (out []lineEdit) {
 	common := longest(a, b)
 	i, j := 0, 0

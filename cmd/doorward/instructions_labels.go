@@ -26,8 +26,7 @@ func newRollback() *cobra.Command {
 		func(ctx context.Context, args []string) error { return i.moved(i.shelf.Rollback(ctx, i.by, args[0])) })
 }
 
-// newDocumentRevoke returns the command that withdraws a version, or all versions of a
-// name.
+// newDocumentRevoke returns the command that withdraws a version, or all versions of a name.
 func newDocumentRevoke() *cobra.Command {
 	i := newInstructor()
 	return i.command("revoke NAME [VERSION] [--json]", "withdraw a version, or all versions of a name", "doorward instructions revoke review 3f2a", 1, 2,

@@ -37,8 +37,7 @@ func (i *instructor) openOffline(ctx context.Context) error {
 	return nil
 }
 
-// storeFailure gives an error of the store, used without a daemon, its text and exit
-// status.
+// storeFailure gives an error of the store, used without a daemon, its text and exit status.
 func storeFailure(err error) error {
 	var refusal *gate.Refusal
 	var problems document.Problems

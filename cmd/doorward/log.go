@@ -92,8 +92,7 @@ func (w logWanted) run(ctx context.Context, asJSON bool, dir string) error {
 	return w.goOn(ctx, dir, f, last, show)
 }
 
-// goOn prints new acts when they have ended. Acts that were printed as pending are printed
-// again.
+// goOn prints new acts when they have ended. Acts that were printed as pending are printed again.
 func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, last uint64, show func(history.Entry) error) error {
 	joined := history.NewJoin(f)
 	from := uint64(0)

@@ -90,8 +90,7 @@ func printJSON(v any) error {
 	return err
 }
 
-// table returns the rows with their cells aligned in columns. The first row may be a
-// header.
+// table returns the rows with their cells aligned in columns. The first row may be a header.
 func table(rows ...[]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)

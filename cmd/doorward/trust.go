@@ -198,8 +198,7 @@ func withheldText(s admin.Trust) string {
 	return b.String()
 }
 
-// differing writes one difference. The texts of c are quoted, with invisible characters
-// escaped.
+// differing writes one difference. The texts of c are quoted, with invisible characters escaped.
 func differing(b *strings.Builder, c pin.Change) {
 	path := c.Path
 	if path == "" {
@@ -213,8 +212,7 @@ func differing(b *strings.Builder, c pin.Change) {
 	}
 }
 
-// itemName returns an item's kind and its name, escaped if it has characters outside of
-// ASCII.
+// itemName returns an item's kind and its name, escaped if it has characters outside of ASCII.
 func itemName(item string) string {
 	kind, name, ok := strings.Cut(item, ":")
 	if !ok {

@@ -13,8 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/desktop"
 )
 
-// newUI returns the command that signs a browser in to the console, or signs all browsers
-// out.
+// newUI returns the command that signs a browser in to the console, or signs all browsers out.
 func newUI() *cobra.Command {
 	o := newInvocation()
 	only := o.set.Bool("print", false, "print the address and open no browser")

@@ -211,8 +211,7 @@ func firstOf(dir string, number int) (seq uint64, size int64, err error) {
 	return l.Seq, size, nil
 }
 
-// read delivers the new records, and continues with the next segment when this one is
-// closed.
+// read delivers the new records, and continues with the next segment when this one is closed.
 func (c *cursor) read(ctx context.Context, fn func([]byte) error) error {
 	for {
 		closed, err := c.look()

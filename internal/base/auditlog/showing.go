@@ -71,8 +71,7 @@ func (s *Showing) learn(seq uint64, who []byte) {
 	s.recent[seq] = bytes.Clone(who)
 }
 
-// of makes s look up records that it has not been given, in the first size bytes of the
-// segment r.
+// of makes s look up records that it has not been given, in the first size bytes of the segment r.
 func (s *Showing) of(r io.ReaderAt, size int64) *Showing {
 	s.find = func(seq uint64) ([]byte, error) { return findLine(r, size, seq) }
 	return s

@@ -33,8 +33,7 @@ type Report struct {
 // Verify reads the whole log in dir. It checks the form, number, prev and hash of every
 // record over all segments, the signature of every checkpoint, and that the
 // chain had the checkpoint's hash at its number. A log that is shorter than a checkpoint
-// requires was rolled back, and fails. Times are not compared, because clocks are
-// adjusted.
+// requires was rolled back, and fails. Times are not compared, because clocks are adjusted.
 //
 // All marks in kept must be among the checkpoints, and the log must reach them.
 // Without a mark that was kept elsewhere, Verify cannot detect that the log was removed or

@@ -76,8 +76,7 @@ func Sync(dir *os.Root) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Forget removes a name, but not the target of a link. A name that does not exist is no
-// error.
+// Forget removes a name, but not the target of a link. A name that does not exist is no error.
 func Forget(dir *os.Root, name string) error {
 	if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -185,8 +185,7 @@ func (p *Pinned) Stat() (fs.FileInfo, error) {
 // Root returns the file's directory, and the error of Check.
 func (p *Pinned) Root() (*os.Root, error) { return p.dir, p.Check() }
 
-// walk resolves an absolute path as the kernel does, and returns the directories on the
-// way.
+// walk resolves an absolute path as the kernel does, and returns the directories on the way.
 func walk(path string) ([]step, error) {
 	at := filepath.VolumeName(path) + string(filepath.Separator)
 	root, err := os.Lstat(at)

@@ -5,8 +5,7 @@
 //
 // Invariant: if Parse accepts a text and Walk reports no fault, every YAML parser
 // makes the same mappings and lists of it, there are no aliases or merge keys, and each
-// key of a mapping is text and unique. Bytes that two parsers would split differently are
-// refused.
+// key of a mapping is text and unique. Bytes that two parsers would split differently are refused.
 //
 // Limit: the type of a value without quotes depends on the parser. To a parser of YAML
 // 1.1, no and 1:30 are a boolean and a number; here they are text, and as keys they are

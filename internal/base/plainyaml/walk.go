@@ -110,8 +110,7 @@ func unplainText(n *yaml.Node) string {
 
 // otherThanText reports whether a word without quotes is a boolean, the default key (=) or
 // a number of base 60 to a parser of YAML 1.1 (https://yaml.org/type), and text to one of
-// 1.2. The single letters y and n, also booleans in YAML 1.1, are text to the parsers in
-// use.
+// 1.2. The single letters y and n, also booleans in YAML 1.1, are text to the parsers in use.
 func otherThanText(word string) bool {
 	switch strings.ToLower(word) {
 	case "yes", "no", "on", "off", "=":

@@ -65,8 +65,7 @@ func DecodeHeader(v string) (string, error) {
 }
 
 // isMarked reports whether v begins and ends with the marks, as the specification
-// defines it. That includes a value in which they overlap, since some readers try to
-// decode it.
+// defines it. That includes a value in which they overlap, since some readers try to decode it.
 func isMarked(v string) bool {
 	return strings.HasPrefix(v, sentinelStart) && strings.HasSuffix(v, sentinelEnd)
 }

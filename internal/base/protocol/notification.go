@@ -1,7 +1,6 @@
 package protocol
 
-// The notifications of changes. They do not belong to the call on whose stream they are
-// received.
+// The notifications of changes. They do not belong to the call on whose stream they are received.
 const (
 	ToolsChanged     = "notifications/tools/list_changed"
 	PromptsChanged   = "notifications/prompts/list_changed"

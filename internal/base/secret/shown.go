@@ -53,8 +53,7 @@ const assigned = `^(-*([A-Za-z][A-Za-z0-9_.-]*)(?:=|:\s+))(?s:(.*))$`
 // marks of base64. The caller decides whether their mix looks generated.
 const random = `^[A-Za-z0-9_+/=-]{20,}$`
 
-// shown returns one argument for printing. option is the name of the option before it, or
-// "".
+// shown returns one argument for printing. option is the name of the option before it, or "".
 func shown(option, arg string) string {
 	if m := regexp.MustCompile(assigned).FindStringSubmatch(arg); m != nil {
 		return m[1] + shown(m[2], m[3])

@@ -48,8 +48,7 @@ func (v Value) Equal(w Value) bool {
 	return subtle.ConstantTimeCompare([]byte(v.Reveal()), []byte(w.Reveal())) == 1
 }
 
-// String returns [secret], and so do GoString, Format, LogValue, MarshalText and
-// MarshalJSON.
+// String returns [secret], and so do GoString, Format, LogValue, MarshalText and MarshalJSON.
 func (Value) String() string { return hidden }
 
 // GoString implements fmt.GoStringer.

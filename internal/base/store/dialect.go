@@ -96,8 +96,7 @@ func wordEnd(s string) int {
 var errOpen = errors.New("store: a literal, name or comment without an end")
 
 // pieces splits a query into code, and literals, quoted names and comments with their
-// delimiters. Both engines read these alike, except nested comments, which are therefore
-// refused.
+// delimiters. Both engines read these alike, except nested comments, which are therefore refused.
 func pieces(query string, each func(piece string, code bool) error) error {
 	for query != "" {
 		start := nextQuote(query)

@@ -138,8 +138,7 @@ func (c *pgConn) idle() bool { return !c.lost() && c.c.TxStatus() == 'I' }
 // clock reads the time of a transaction, which is that of its BEGIN.
 const clock = `SELECT CAST(floor(extract(epoch FROM transaction_timestamp()) * 1000) AS BIGINT)`
 
-// begin begins a transaction with the statement how, and reads its time in the same round
-// trip.
+// begin begins a transaction with the statement how, and reads its time in the same round trip.
 func (c *pgConn) begin(ctx context.Context, limit time.Duration, how string) (now int64, err error) {
 	c.limit(limit)
 	batch := new(pgconn.Batch)
@@ -176,8 +175,7 @@ func (c *pgConn) rollback() error {
 	return err
 }
 
-// stmt returns the compiled query for the types of args. Each is compiled once for a
-// connection.
+// stmt returns the compiled query for the types of args. Each is compiled once for a connection.
 func (c *pgConn) stmt(query string, args []any) (*pgStmt, error) {
 	oids := make([]uint32, len(args))
 	key := make([]byte, 0, 4*len(args)+len(query))

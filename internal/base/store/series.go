@@ -57,8 +57,7 @@ func checkMigrations(all []Migration) error {
 }
 
 // pending returns the steps of all that a database still needs, in the order of all. done
-// names the steps it has. An unknown step in done comes from a newer version and is
-// ErrNewer.
+// names the steps it has. An unknown step in done comes from a newer version and is ErrNewer.
 func pending(all []Migration, done []string) ([]Migration, error) {
 	ours := stepNames(all)
 	known, err := lengths(ours)

@@ -69,8 +69,7 @@ func (tx *Tx) Row(dest []any, query string, args ...any) error {
 		return err
 	}
 	found, wrong := false, error(nil)
-	// A wrong dest does not stop the statement, so that its effect does not depend on
-	// the scan.
+	// A wrong dest does not stop the statement, so that its effect does not depend on the scan.
 	err = tx.s.query(tx.ctx, query, args, func(values []any) error {
 		tx.changed = tx.changed || !reads(query)
 		if !found {

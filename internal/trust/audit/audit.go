@@ -17,8 +17,7 @@
 //
 // The first record of a caller in a segment has facts and session. Later records of
 // that caller may have the member as instead: the seq of a record of the same segment
-// that has both. Every reader puts them back, except Export, which copies the lines of
-// the files.
+// that has both. Every reader puts them back, except Export, which copies the lines of the files.
 //
 // seq counts from 1 without a gap, over segments and restarts. prev is the hash
 // of the line before; in the first line it is Genesis, 64 zeros. hash is the

@@ -38,8 +38,7 @@ type Beginning struct {
 	Segment int    // the last segment that was removed
 }
 
-// tip returns the last removed record, from which the first remaining record continues
-// the chain.
+// tip returns the last removed record, from which the first remaining record continues the chain.
 func (b Beginning) tip() (t tip) {
 	if b.Segment == 0 {
 		return genesis()

@@ -63,8 +63,7 @@ func cutBack(f *os.File, size int64) error {
 	return f.Truncate(size)
 }
 
-// create creates the file of a new segment. A file that already has content is
-// ErrDamaged.
+// create creates the file of a new segment. A file that already has content is ErrDamaged.
 func create(dir string, number int) (*os.File, error) {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | NoFollow
 	f, err := os.OpenFile(SegmentPath(dir, number), flags, 0o600)

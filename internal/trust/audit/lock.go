@@ -49,8 +49,7 @@ func unlock(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
-// isSpace reports whether err means that there is no space, so that a later attempt
-// may succeed.
+// isSpace reports whether err means that there is no space, so that a later attempt may succeed.
 func isSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

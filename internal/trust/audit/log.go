@@ -153,8 +153,7 @@ func (l *Log) settle(g *group) error {
 	return err
 }
 
-// lead writes the collected group. The caller holds mu; lead releases it during the
-// write.
+// lead writes the collected group. The caller holds mu; lead releases it during the write.
 func (l *Log) lead() {
 	g, end := l.queue.next, l.tip
 	l.queue.collect(&l.mu)

@@ -153,8 +153,7 @@ func (g *Gate) SetPolicy(set *policy.Set) { g.policy.Store(set) }
 // own request has entered, and for `doorward explain`.
 func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load().Decide(q) }
 
-// AsksOfClaims reports whether the claims of a server about its tools decide which calls
-// are held.
+// AsksOfClaims reports whether the claims of a server about its tools decide which calls are held.
 func (g *Gate) AsksOfClaims(server string) bool { return g.policy.Load().AsksOfClaims(server) }
 
 // Enter decides about an act, charges it to the limits and records the decision, in this

@@ -22,8 +22,7 @@ import (
 // folding of case: otherwise every i would become an l.
 //
 // The table has the common cases of Unicode TS 39, not all of them. Names in scripts that
-// it lacks, letter pairs such as rn and m, and names that differ only in separators are
-// not found.
+// it lacks, letter pairs such as rn and m, and names that differ only in separators are not found.
 func Forms(name string) [2]string {
 	var folded, stroked strings.Builder
 	for _, r := range norm.NFKD.String(name) {

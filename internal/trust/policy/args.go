@@ -47,8 +47,7 @@ func (n *need) reads(name string) bool { return n.all || slices.Contains(n.names
 
 // arguments converts a JSON object into a Cedar record. Strings, booleans and integers of
 // 64 bits keep their values; every other number becomes a string of its characters, an
-// array a set, an object a record. A null is left out. A nil raw is a call without
-// arguments.
+// array a set, an object a record. A null is left out. A nil raw is a call without arguments.
 func arguments(raw []byte, n *need) (types.Record, error) {
 	if raw == nil {
 		return types.Record{}, nil

@@ -43,8 +43,7 @@ func (s *Set) decideAlone(q Request) Decision {
 }
 
 // Decisions without a permit, each with its reason. A scope that is not verified grants
-// nothing. It does not count as a missing scope, because without a scope a token has all
-// rights.
+// nothing. It does not count as a missing scope, because without a scope a token has all rights.
 var (
 	nobody        = Decision{Rule: "default.nobody", Reason: "no rule allows this principal"}
 	outside       = Decision{Rule: "token.scope", Reason: "outside the token's scope"}

@@ -71,8 +71,7 @@ func (s *Set) heldByList(q Request) Ask {
 }
 
 // named returns the index of the first entry of the server's tools.ask that covers the
-// name; -1: none does. It compares like a deny list: a name that looks like a held one is
-// held.
+// name; -1: none does. It compares like a deny list: a name that looks like a held one is held.
 func (s *Set) named(q Request) int {
 	return slices.IndexFunc(s.lists[q.Server].Held, func(pattern string) bool {
 		return pattern != HeldDestructive && pattern != HeldWrites && Denies(pattern, q.Name)
@@ -84,8 +83,7 @@ func claimed(pattern string, q Request) bool {
 	return pattern == HeldDestructive && !q.Tool.Harmless || pattern == HeldWrites && !q.Tool.ReadOnly
 }
 
-// AsksOfClaims reports whether the claims of a server about its tools decide which calls
-// are held.
+// AsksOfClaims reports whether the claims of a server about its tools decide which calls are held.
 func (s *Set) AsksOfClaims(server string) bool {
 	held := s.lists[server].Held
 	return slices.Contains(held, HeldDestructive) || slices.Contains(held, HeldWrites)

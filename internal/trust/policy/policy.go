@@ -27,8 +27,7 @@ const ActionApprove = "approve"
 // other machines, and to callers without a distinguishable identity.
 const RuleNoMessaging = "default.no-messaging"
 
-// Requests from a server to its client. As actions they are decided by the server's ask
-// lists too.
+// Requests from a server to its client. As actions they are decided by the server's ask lists too.
 const (
 	AskElicitation = "elicitation/create"
 	AskSampling    = "sampling/createMessage"

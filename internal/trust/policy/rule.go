@@ -161,8 +161,7 @@ type outcome struct {
 	asking         *rule // the first permit with @ask; nil: none
 }
 
-// allowed returns the decision of the permit. The act is held if any matching permit has
-// @ask.
+// allowed returns the decision of the permit. The act is held if any matching permit has @ask.
 func (o outcome) allowed() Decision {
 	d := o.permit.allowed()
 	if o.asking != nil {

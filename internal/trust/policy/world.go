@@ -127,8 +127,7 @@ func (a actions) entity(name string) types.Entity {
 	return e
 }
 
-// world holds the entities and the context that the rules of one request are evaluated
-// with.
+// world holds the entities and the context that the rules of one request are evaluated with.
 type world struct {
 	caller    caller
 	principal types.Entity

@@ -12,8 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// The kinds of principal. A name is the kind, a colon, and a rest whose form depends on
-// the kind.
+// The kinds of principal. A name is the kind, a colon, and a rest whose form depends on the kind.
 const (
 	KindUID      = "uid"      // uid:1000, a local user attested by the kernel
 	KindToken    = "token"    // token:NAME, the holder of a bearer token

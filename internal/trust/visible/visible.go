@@ -48,8 +48,7 @@ func AllPrintable(s string) bool {
 	return true
 }
 
-// Cut returns the beginning of s, at most most bytes, without an incomplete character at
-// its end.
+// Cut returns the beginning of s, at most most bytes, without an incomplete character at its end.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s

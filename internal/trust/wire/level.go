@@ -19,8 +19,7 @@ const (
 // level is the part of a message that an object is. At every level but levelNone, keys
 // are read by policy, by the relay or by the other side's decoder, which may ignore case
 // (encoding/json does, by Unicode folding). Keys that are equal under folding, case
-// variants of known keys, and control characters are therefore refused there
-// (CVE-2026-27896).
+// variants of known keys, and control characters are therefore refused there (CVE-2026-27896).
 type level uint8
 
 const (

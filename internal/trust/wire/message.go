@@ -64,8 +64,7 @@ func (e *Error) Error() string {
 }
 
 // Message is one parsed JSON-RPC message. The slices alias the bytes given to
-// Parse. Unknown members of the envelope are dropped, because their meaning is not
-// defined.
+// Parse. Unknown members of the envelope are dropped, because their meaning is not defined.
 type Message struct {
 	Kind   Kind
 	ID     ID

@@ -1,5 +1,4 @@
-// Package wire is the only place where bytes from a client or a server become a
-// JSON-RPC message.
+// Package wire is the only place where bytes from a client or a server become a JSON-RPC message.
 //
 // Doorward must read a message exactly as its receiver does; otherwise it decides about
 // another message than the one that is acted on. Parse therefore reads the bytes once
