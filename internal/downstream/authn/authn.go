@@ -1,17 +1,16 @@
-// Package authn turns what is known of a connection, and a bearer token where
-// there is one, into a principal. Every listener uses it, so an identity is
-// decided in one place.
+// Package authn maps a connection, and its bearer token if there is one, to a
+// principal. Every listener uses it, so an identity is decided in one place.
 //
-// Invariants: Authenticate returns a valid principal or an error, never both and
-// never neither; there is no default user. An error about a token is for the
-// operator, not for the caller, and holds no part of the token. Only digests of
-// tokens are kept, and a presented token is compared with all digests in constant
-// time. A token store that cannot be read, and an issuer that cannot be reached,
-// authenticate no caller, and the operator is told why.
+// Invariants: Authenticate returns either a valid principal or an error; there is no
+// default user. An error about a token is for the operator, not for the caller, and
+// contains no part of the token. Only digests of tokens are kept, and a presented token
+// is compared with all digests in constant time. A token store that cannot be read and
+// an issuer that cannot be reached authenticate no caller, and the operator is told
+// why.
 //
-// On the Unix socket the kernel's word is the identity and a token is ignored.
-// The exception is an agent that the daemon started: its token counts from its
-// own process tree only, and a connection from that tree needs the token.
+// On the Unix socket the kernel's credentials are the identity and a token is ignored.
+// The exception is an agent that the daemon started: its token is accepted from its own
+// process tree only, and a connection from that tree needs the token.
 package authn
 
 import (
@@ -28,20 +27,20 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Options configure an Authenticator.
+// Options configures an Authenticator.
 type Options struct {
 	UID uint32 // the daemon's own user
 
-	Env  secret.Value // DOORWARD_TOKEN as it was found; empty: none
+	Env  secret.Value // DOORWARD_TOKEN from the environment; empty: none
 	File string       // --token-file; empty: none
-	// IDKey names the tokens of Env and File: under one key a token has one id
-	// at every start. It is the installation's own. Empty: the ids are good for
-	// this Authenticator alone.
+	// IDKey is the key for the ids of the tokens of Env and File: under one key a token
+	// has the same id at every start. Each installation has its own. Empty: the ids are
+	// valid for this Authenticator only.
 	IDKey []byte
 	// Store holds the tokens of `doorward token new`; nil: none.
 	Store *Store
-	// Spawned gives a started agent that runs now, nil for any other id; nil:
-	// there are none.
+	// Spawned returns the started agent of an id while it runs, nil for any other id;
+	// nil: there are no started agents.
 	Spawned func(id string) *Spawned
 	// OAuth verifies access tokens of an issuer; nil: none are accepted.
 	OAuth *OAuth
@@ -54,8 +53,7 @@ type Options struct {
 	Now func() time.Time // nil: time.Now
 }
 
-// Authenticator decides who callers are. Its methods may be called at once
-// from many goroutines.
+// Authenticator decides the identities of callers. It is safe for concurrent use.
 type Authenticator struct {
 	uid     uint32
 	now     func() time.Time
@@ -76,8 +74,8 @@ type Authenticator struct {
 	loopback loopbackCallers
 }
 
-// New makes an Authenticator and reads all sources once. A source that is not
-// usable is left out; Configured says why.
+// New makes an Authenticator and reads all sources once. It leaves out a source that
+// cannot be used; Configured returns the reason.
 func New(o Options) *Authenticator {
 	a := &Authenticator{uid: o.UID, now: o.Now, problem: o.OnProblem, store: o.Store, oauth: o.OAuth, spawns: o.Spawned}
 	if a.now == nil {
@@ -116,9 +114,9 @@ func (a *Authenticator) Authenticate(c *Caller, authorization []string) (*princi
 	return a.AuthenticateFor(c, netip.Addr{}, authorization)
 }
 
-// AuthenticateFor is Authenticate for a request that a trusted proxy has passed
-// on for a client at that address: its failures are the client's. The address
-// is claimed, and nothing else depends on it.
+// AuthenticateFor is Authenticate for a request that a trusted proxy forwarded for a
+// client at that address: failures are counted for the client. The address is claimed,
+// and nothing else depends on it.
 func (a *Authenticator) AuthenticateFor(c *Caller, client netip.Addr, authorization []string) (*principal.Principal, error) {
 	switch {
 	case c == nil:
@@ -134,8 +132,8 @@ func (a *Authenticator) AuthenticateFor(c *Caller, client netip.Addr, authorizat
 	return a.token(c, client, authorization)
 }
 
-// connection returns the principal of the connection itself, made at its first
-// request.
+// connection returns the principal of the connection itself and keeps it from the first
+// request on.
 func (a *Authenticator) connection(c *Caller) (*principal.Principal, error) {
 	if p := c.who.Load(); p != nil {
 		return sameProgram(p)
@@ -175,8 +173,8 @@ func (a *Authenticator) token(c *Caller, client netip.Addr, authorization []stri
 	return a.unseen(c, sourceOf(c, client, kindOf(token)), t, digest, now)
 }
 
-// unseen checks a token that this connection did not present before. Of a
-// source that failed too often only tokens that cannot be guessed count.
+// unseen checks a token that this connection did not present before. From a source that
+// failed too often, it accepts only tokens that Doorward made, which cannot be guessed.
 func (a *Authenticator) unseen(c *Caller, src origin, t *table, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
 	wait := a.failures.take(src, now)
 	cred := t.match(&digest)
@@ -202,10 +200,9 @@ func (a *Authenticator) tooMany(wait time.Duration) error {
 	return &TooManyError{Wait: wait}
 }
 
-// Unjudged charges the source of a request for the token of a session that
-// cannot be judged now, as for one that is not good, so that the rate of guesses
-// is the same meanwhile. client is as for AuthenticateFor. Its error is an
-// ErrTooMany.
+// Unjudged charges the source of a request whose session token cannot be judged now, as
+// it does for a wrong token, so that the rate of guesses stays bounded meanwhile.
+// client is as in AuthenticateFor. The error is an ErrTooMany.
 func (a *Authenticator) Unjudged(c *Caller, client netip.Addr) error {
 	if wait := a.failures.take(sourceOf(c, client, kindSession), a.now()); wait > 0 {
 		return a.tooMany(wait)
@@ -214,8 +211,8 @@ func (a *Authenticator) Unjudged(c *Caller, client netip.Addr) error {
 	return nil
 }
 
-// accessToken checks a token of the issuer. A source that failed too often is
-// not even heard; that the issuer cannot be asked is not its failure.
+// accessToken checks a token of the issuer. A token from a source that failed too often
+// is not checked. A failure to reach the issuer is not charged to the source.
 func (a *Authenticator) accessToken(c *Caller, client netip.Addr, token string, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
 	if p := a.oauth.known(digest, c.Loopback, now); p != nil {
 		return p, nil
@@ -237,10 +234,10 @@ func (a *Authenticator) accessToken(c *Caller, client netip.Addr, token string, 
 	return nil, err
 }
 
-// Holds reports whether what proved p still does: a token that is neither
-// revoked, nor expired, nor rotated away; of an issuer's, some access token
-// that proves the same and has not expired. It is always so for local callers,
-// whose connection is the proof. Ask every few seconds for open streams.
+// Holds reports whether the proof of p is still valid: a token that is neither revoked,
+// expired nor replaced; for OAuth, any access token that proves the same principal and
+// has not expired. For local callers it is always true, because their connection is the
+// proof. Open streams should call it every few seconds.
 func (a *Authenticator) Holds(p *principal.Principal) bool {
 	if !p.Valid() {
 		return false
@@ -264,7 +261,7 @@ func (a *Authenticator) Holds(p *principal.Principal) bool {
 // Failures counts failed authentications since the start.
 type Failures struct {
 	Missing uint64 // no Authorization header, several, or not a bearer token
-	Invalid uint64 // an unknown, revoked or expired token, or an access token that is not good
+	Invalid uint64 // an unknown, revoked or expired token, or an access token that was refused
 	Limited uint64 // not compared: the source failed too often
 }
 

@@ -27,8 +27,9 @@ func (a *Authenticator) unixPrincipal(c *Caller) *principal.Principal {
 	return p.WithWitness(e.Image)
 }
 
-// loopbackPrincipal is a caller without a token on a loopback listener that
-// asks for none. Another user's socket is refused here once more.
+// loopbackPrincipal returns the principal of a caller without a token on a loopback
+// listener that requires none. It refuses a socket of another user, as the listener
+// does.
 func (a *Authenticator) loopbackPrincipal(c *Caller) *principal.Principal {
 	switch {
 	case !c.OwnerKnown:
@@ -39,8 +40,8 @@ func (a *Authenticator) loopbackPrincipal(c *Caller) *principal.Principal {
 	return a.loopback.own
 }
 
-// loopbackCallers are the two principals that a loopback connection can be.
-// Nothing else is known of it, so every connection shares them.
+// loopbackCallers holds the two principals that a loopback connection can have. They
+// carry no fact about a single connection, so all connections share them.
 type loopbackCallers struct{ own, unknown *principal.Principal }
 
 func newLoopbackCallers(uid uint32) loopbackCallers {
@@ -50,7 +51,7 @@ func newLoopbackCallers(uid uint32) loopbackCallers {
 	}
 }
 
-// observed looks at the program of a Unix connection.
+// observed examines the program of a Unix connection.
 func observed(c *Caller) peer.Evidence {
 	if c.Observe == nil {
 		return peer.Evidence{}

@@ -14,22 +14,23 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// MinToken is the fewest characters, after trimming, of a token that was not
-// made by us.
+// MinToken is the smallest number of characters, after trimming, of a token that
+// Doorward did not make.
 const MinToken = 16
 
-// maxToken bounds what is hashed for an unauthenticated caller.
+// maxToken is the largest number of bytes that are hashed for an unauthenticated
+// caller.
 const maxToken = 16 << 10
 
-// credential is one token that is accepted. The principals are made when the
-// table is, so that a request needs none.
+// credential is one accepted token. Its principals are made together with the table, so
+// that a request makes none.
 type credential struct {
 	digest  [sha256.Size]byte
 	id      string
 	made    bool  // by Doorward: 256 random bits
 	expires int64 // Unix nanoseconds, 0: never
 	remote  *principal.Principal
-	local   *principal.Principal // the same, having come by a loopback listener
+	local   *principal.Principal // the same, for a request through a loopback listener
 }
 
 func newCredential(digest [sha256.Size]byte, id, name, scope string, expires time.Time) credential {
@@ -45,14 +46,14 @@ func newCredential(digest [sha256.Size]byte, id, name, scope string, expires tim
 	return c
 }
 
-// namer gives ids to tokens that Doorward did not make. An id is bound to the
-// token's content: replacing the token ends what was opened with the old one,
-// also when the daemon was down in between. Such a token may be guessable, so the
-// id is a short digest under a key of this installation, too short to test
-// guesses of the token.
+// namer makes the ids of tokens that Doorward did not make. An id depends on the
+// token's content: replacing the token ends everything that was opened with the old
+// one, even if the daemon was down in between. Such a token may be guessable, so the id
+// is a digest under a key of this installation, truncated so that guesses cannot be
+// tested against it.
 type namer struct{ key []byte }
 
-// newNamer: without a key, the names are good for as long as the namer.
+// newNamer returns a namer. Without a key it uses a random one.
 func newNamer(key []byte) namer {
 	if len(key) == 0 {
 		key = make([]byte, sha256.Size)
@@ -61,7 +62,7 @@ func newNamer(key []byte) namer {
 	return namer{key}
 }
 
-// credential is the one of a source's token, whose name is the source's.
+// credential returns the credential of a static token; it is named after its source.
 func (n namer) credential(source string, digest [sha256.Size]byte) credential {
 	h := hmac.New(sha256.New, n.key)
 	h.Write([]byte(source + ":"))
@@ -80,13 +81,12 @@ func (c *credential) principal(local bool) *principal.Principal {
 	return c.remote
 }
 
-// table is every credential that is accepted now. It does not change; a new
-// one takes its place.
+// table holds all credentials that are accepted now. It is immutable; a change makes a
+// new one.
 type table struct{ creds []credential }
 
-// match finds the credential of a digest. Every one is compared, and each
-// comparison takes the same time, so the duration tells neither where nor how
-// much matched.
+// match finds the credential of a digest. It compares all of them, each in constant
+// time, so the duration reveals neither the position nor the length of a match.
 func (t *table) match(digest *[sha256.Size]byte) *credential {
 	found := -1
 	for i := range t.creds {
@@ -108,8 +108,8 @@ func (t *table) live(id string, now time.Time) bool {
 	return false
 }
 
-// Usable trims a token from the environment or a file and says why it cannot
-// be used. The error never holds any of it.
+// Usable trims a token from the environment or a file and returns the reason why it
+// cannot be used. The error contains no part of it.
 func Usable(text string) (token string, err error) {
 	token = strings.TrimSpace(text)
 	switch {
@@ -125,13 +125,13 @@ func Usable(text string) (token string, err error) {
 	return token, nil
 }
 
-// isVisible: visible ASCII, no white space.
+// isVisible reports whether s consists of visible ASCII characters without white space.
 func isVisible(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// bearer takes the token out of the Authorization values: exactly one, of the
-// scheme Bearer in any case.
+// bearer returns the token of the Authorization values: there must be exactly one
+// value, with the scheme Bearer in any case.
 func bearer(authorization []string) (token string, ok bool) {
 	if len(authorization) != 1 {
 		return "", false
@@ -154,7 +154,7 @@ func bearer(authorization []string) (token string, ok bool) {
 	return token, token != "" && isVisible(token)
 }
 
-// digestOf hashes without an allocation for tokens of the usual length.
+// digestOf hashes a token, without an allocation if it has the usual length.
 func digestOf(token string) [sha256.Size]byte {
 	var buf [2 << 10]byte
 	if len(token) > len(buf) {
@@ -163,6 +163,6 @@ func digestOf(token string) [sha256.Size]byte {
 	return sha256.Sum256(buf[:copy(buf[:], token)])
 }
 
-// SpawnToken begins every token of a started agent. The prefix distinguishes such
-// a token, where it proves nothing, from a header that is ignored.
+// SpawnToken is the prefix of every token of a started agent. Where a header is
+// otherwise ignored, it identifies such a token, which is refused there.
 const SpawnToken = "dwa_"

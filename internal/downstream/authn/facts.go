@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The names of facts. factToken carries the id of the token, never its text.
+// Names of facts. factToken carries the id of the token, never its text.
 const (
 	factUID        = "uid"
 	factGID        = "gid"
@@ -25,7 +25,7 @@ const (
 	factForwarded  = "forwarded_for"
 )
 
-// The names of the facts about the program behind a Unix connection.
+// Names of the facts about the program of a Unix connection.
 const (
 	factStart     = "start"
 	factProcess   = "process"
@@ -38,12 +38,12 @@ const (
 	factUnit      = "unit"
 )
 
-// Facts returns what the kernel says about a Unix peer, for the record of a
+// Facts returns the facts that the kernel attests of a Unix peer, for the record of a
 // refused caller.
 func Facts(p *attest.Credentials) []principal.Fact { return unixFacts(p) }
 
-// OwnerFacts are the same of a loopback caller: the owner of its socket, and
-// the process that holds it, where one was found.
+// OwnerFacts returns the facts about a loopback caller for such a record: the owner of
+// its socket, and the process that holds it if one was found.
 func OwnerFacts(uid uint32, h peer.Holder) []principal.Fact {
 	facts := []principal.Fact{number(factUID, uid, principal.Observed)}
 	if h.PID > 0 {
@@ -53,9 +53,9 @@ func OwnerFacts(uid uint32, h peer.Holder) []principal.Fact {
 	return facts
 }
 
-// RemoteFacts are where a request that is refused came from: the owner of a
-// loopback socket or the address of the other end, and the client that a
-// trusted proxy names.
+// RemoteFacts returns the origin of a refused request: the Unix peer, the owner of a
+// loopback socket or the address of the other end, and the client that a trusted proxy
+// names.
 func RemoteFacts(c *Caller, client netip.Addr) (facts []principal.Fact) {
 	switch {
 	case c == nil:
@@ -72,9 +72,9 @@ func RemoteFacts(c *Caller, client netip.Addr) (facts []principal.Fact) {
 	return facts
 }
 
-// unixFacts grades what the kernel says about a Unix peer. A pid is reused after
-// its process ended, so the instance is attested only where the kernel gave a
-// handle on the process. Of a peer in foreign namespaces only the ids count.
+// unixFacts grades the kernel's facts about a Unix peer. A pid is reused after its
+// process ended, so the instance is attested only where the kernel gave a handle on the
+// process. Of a peer in foreign namespaces only user, groups and label are given.
 func unixFacts(p *attest.Credentials) []principal.Fact {
 	facts := []principal.Fact{
 		number(factUID, p.UID, principal.Attested),
@@ -116,9 +116,9 @@ func groupsFact(p *attest.Credentials) principal.Fact {
 	return principal.Fact{Name: factGroups, Value: strings.Join(all, ","), Grade: principal.Attested}
 }
 
-// programFacts returns what the process looks like: observed, or unavailable and
-// without a value. The user who runs the process chooses all of them, the names
-// above all.
+// programFacts returns the facts about the program: observed, or unavailable and
+// without a value. The user who runs the process chooses all of them, in particular the
+// names.
 func programFacts(e peer.Evidence) []principal.Fact {
 	var facts []principal.Fact
 	for _, f := range []struct{ name, value string }{

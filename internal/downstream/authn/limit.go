@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// A source may fail burst times at once with tokens of one kind, and then once
-// every refill. Beyond that rate, a token that a person chose is not compared at
-// all, which bounds guessing. A token that Doorward made is still compared: its
-// 256 random bits cannot be guessed, and its holder must not suffer from others
-// at the same source.
+// A source may fail burst times at once with tokens of one kind, and then once every
+// refill. Beyond that rate, a token that a person chose is not compared at all, which
+// bounds guessing. A token that Doorward made is still compared: its 256 random bits
+// cannot be guessed, and other callers at the same source must not lock its holder out.
 const (
 	burst      = 20
 	refill     = time.Second
@@ -23,32 +22,32 @@ const (
 	maxShared  = 1024
 )
 
-// ErrTooMany: this source failed too often: 429. The error says when to ask
-// again, see TooManyError.
+// ErrTooMany means that this source failed too often (429). TooManyError holds the time
+// to wait.
 var ErrTooMany = errors.New("too many failed authentications")
 
 // TooManyError is an ErrTooMany.
 type TooManyError struct {
-	Wait time.Duration // until the next token of this source is looked at
+	Wait time.Duration // until the next token of this source is compared
 }
 
 func (e *TooManyError) Error() string { return ErrTooMany.Error() }
 
-// RetryAfter is Wait in whole seconds, rounded up.
+// RetryAfter returns Wait in whole seconds, rounded up.
 func (e *TooManyError) RetryAfter() int { return int((e.Wait + time.Second - 1) / time.Second) }
 
-// Is makes it an ErrTooMany.
+// Is reports that the error is an ErrTooMany.
 func (e *TooManyError) Is(target error) bool { return target == ErrTooMany }
 
-// limiter is a token bucket for each source. A source without failures has no
-// bucket. Sources beyond maxSources share a fixed number of buckets, so that
-// memory stays bounded under an attack from many addresses. The assignment is
-// secret, so an attacker cannot aim at another source's bucket.
+// limiter holds a token bucket for each source. A source without failures has no
+// bucket. Sources beyond maxSources share a fixed number of buckets, so that memory
+// stays bounded under an attack from many addresses. The assignment is secret, so an
+// attacker cannot aim at another source's bucket.
 //
-// Limit: callers that share a source (one address, or one loopback listener and
-// user) share its failures with tokens of the same kind. A correct chosen token
-// is refused meanwhile; accepting it would let it be guessed. A connection that
-// has authenticated before goes on.
+// Limit: callers with one source (one address, or one loopback listener and user) share
+// its failures with tokens of the same kind. Meanwhile a correct chosen token is
+// refused; accepting it would let it be guessed. A token that its connection has
+// presented before is still accepted.
 type limiter struct {
 	mu      sync.Mutex
 	buckets map[origin]*bucket
@@ -67,7 +66,7 @@ type bucket struct {
 	last time.Time
 }
 
-// settle forgives what time has forgiven.
+// settle subtracts the failures that have been forgiven since last.
 func (b *bucket) settle(now time.Time) {
 	if passed := now.Sub(b.last); passed > 0 {
 		b.used = max(0, b.used-float64(passed)/float64(refill))
@@ -75,9 +74,9 @@ func (b *bucket) settle(now time.Time) {
 	b.last = now
 }
 
-// take charges a source for one attempt beforehand, so that many attempts at
-// once cannot get past the limit; refund gives it back for a good one. Nothing
-// is charged when there is a time to wait.
+// take charges a source for one attempt in advance, so that concurrent attempts cannot
+// exceed the limit; refund undoes it after a success. If wait is not zero, nothing is
+// charged.
 func (l *limiter) take(src origin, now time.Time) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +105,7 @@ func (l *limiter) refund(src origin, now time.Time) {
 	}
 }
 
-// shared is the bucket of a source that found no room of its own.
+// shared returns the shared bucket of a source for which there was no room.
 func (l *limiter) shared(src origin) origin {
 	return origin{at: "shared " + strconv.FormatUint(maphash.Comparable(l.seed, src)%maxShared, 10)}
 }
@@ -129,8 +128,8 @@ func (l *limiter) of(src origin, now time.Time) *bucket {
 	return b
 }
 
-// sweep drops sources without failures. It walks all of them, so it is not run
-// for every attempt of an attack.
+// sweep drops sources without failures. It visits all of them, so it does not run for
+// every attempt of an attack.
 func (l *limiter) sweep(now time.Time) {
 	if since := now.Sub(l.swept); since >= 0 && since < refill {
 		return
@@ -143,15 +142,15 @@ func (l *limiter) sweep(now time.Time) {
 	}
 }
 
-// origin is what failures are counted for: where a token came from, and its
-// kind.
+// origin is the unit for which failures are counted: the place that a token came from
+// and the kind of the token.
 type origin struct {
 	at   string
 	kind kind
 }
 
-// kind is the form of a token, which says where it could come from. A token of
-// one form is no guess at one of another.
+// kind is the form of a token, which determines its possible sources. A token of one
+// form is not a guess at a token of another.
 type kind uint8
 
 const (
@@ -161,7 +160,7 @@ const (
 	kindSession             // a session of instructions, or a started agent
 )
 
-// sessionToken begins the token of a session (session.Prefix).
+// sessionToken is the prefix of session tokens (session.Prefix).
 const sessionToken = "dws1."
 
 func kindOf(token string) kind {
@@ -176,10 +175,10 @@ func kindOf(token string) kind {
 	return kindChosen
 }
 
-// sourceOf distinguishes failing callers: clients of a trusted proxy by the
-// address that it names, other remote callers by their own address (an IPv6
-// network of 64 bits is one source), local callers by listener, and there by the
-// owner of the socket where it is known. A proxy's client is never local.
+// sourceOf returns the source of a failing caller: for a client of a trusted proxy, the
+// address that the proxy names; for any other remote caller, its own address (an IPv6
+// network of 64 bits is one source); for a local caller, the listener and the owner of
+// the socket if it is known. A client of a proxy is never local.
 func sourceOf(c *Caller, client netip.Addr, k kind) origin {
 	if client.IsValid() {
 		return origin{c.Listener + " client " + network(client), k}
@@ -193,7 +192,7 @@ func sourceOf(c *Caller, client netip.Addr, k kind) origin {
 	return origin{"listener " + c.Listener, k}
 }
 
-// network is the part of an address that one host has to itself.
+// network returns the part of an address that one host has to itself.
 func network(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {

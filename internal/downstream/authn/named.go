@@ -4,11 +4,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Named returns the principal that a caller of that name would be, for questions
-// about a caller that is not connected. Facts of a connection are missing from
-// it. A token is taken to come from a listener that is not local; of two tokens
-// of one name the newer counts. It returns nil for a name that no caller can have
-// now: another user, an unknown token, a subject that no access token has proved.
+// Named returns the principal that a caller of that name would have, for questions
+// about a caller that is not connected. It lacks the facts of a connection. A token
+// counts as presented on a listener that is not local; of two tokens of one name the
+// newer counts. Named returns nil for a name that no caller can have now (another user,
+// an unknown token) and for subjects of access tokens.
 func (a *Authenticator) Named(name string) *principal.Principal {
 	switch kind, _, err := principal.Parse(name); {
 	case err != nil:

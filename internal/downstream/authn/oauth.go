@@ -13,24 +13,24 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The facts of a principal that an access token proved, beside factScope.
+// Names of the facts of an access token, beside factScope.
 const (
 	factIssuer     = "issuer"
 	factSubject    = "subject"
 	factClient     = "client_id"
-	factOAuthScope = "oauth_scope" // the issuer's own words; factScope has ours
+	factOAuthScope = "oauth_scope" // the scopes in the issuer's words; factScope has Doorward's
 	factAudience   = "audience"
 )
 
-// OAuthOptions say whose access tokens are accepted, and what for.
+// OAuthOptions configures an OAuth.
 type OAuthOptions struct {
 	Issuer     string              // an https URL, exactly as tokens and metadata write it
 	Audience   string              // this daemon's own URL, without a path
-	Scopes     map[string][]string // what each scope of the issuer grants, in the words of `token new --scope`
-	Algorithms []string            // of signatures; `none` and the HMAC ones cannot be
+	Scopes     map[string][]string // the words of `token new --scope` that each scope of the issuer grants
+	Algorithms []string            // accepted signature algorithms; never `none` or an HMAC
 
-	// Client fetches the issuer's documents. It judges each address that it
-	// dials, follows no redirect and uses no proxy.
+	// Client fetches the issuer's documents. It must check each address that it dials,
+	// follow no redirect and use no proxy.
 	Client *http.Client
 	// OnProblem is called with text for the operator when the issuer's keys become
 	// unavailable or available again. It must not block, and the text never
@@ -40,14 +40,13 @@ type OAuthOptions struct {
 	Now func() time.Time // nil: time.Now
 }
 
-// OAuth verifies the access tokens of one issuer (RFC 9068, RFC 8707): a
-// resource server, nothing more.
+// OAuth verifies the access tokens of one issuer (RFC 9068, RFC 8707). It is a resource
+// server only.
 //
-// Keys come from the issuer's own metadata and never from what a token says. A
-// token that was verified is known by its digest until it expires or its key
-// is withdrawn; one that was refused is looked at anew each time, at the pace
-// that the limiter allows. Nothing of a token is kept but its digest and the
-// facts that it proved.
+// Keys come from the issuer's own metadata, never from the token. A verified token is
+// cached by its digest until it expires or its key is withdrawn; a refused token is
+// checked again each time, at the rate that the limiter allows. Of a token, only its
+// digest and the facts that it proved are kept.
 type OAuth struct {
 	url        string
 	audience   string
@@ -59,8 +58,8 @@ type OAuth struct {
 	stop       context.CancelFunc
 }
 
-// NewOAuth makes a verifier. Nothing is fetched before the first token comes.
-// Close ends what it fetches.
+// NewOAuth makes a verifier. Nothing is fetched before the first token arrives. Close
+// ends a running fetch.
 func NewOAuth(o OAuthOptions) (*OAuth, error) {
 	for _, a := range o.Algorithms {
 		if !slices.Contains(allAlgorithms, a) {
@@ -87,16 +86,15 @@ func NewOAuth(o OAuthOptions) (*OAuth, error) {
 	return v, nil
 }
 
-// Close ends a fetch that is under way.
+// Close ends a running fetch.
 func (o *OAuth) Close() { o.stop() }
 
-// looksLikeJWT distinguishes access tokens from stored and static ones: three
-// parts with dots between them. The form alone decides which package verifies a
-// token, so that each token has one verifier.
+// looksLikeJWT distinguishes access tokens from stored and static ones by their form,
+// three parts separated by dots. The form alone decides how a token is verified, so
+// that each token has one verifier.
 func looksLikeJWT(token string) bool { return strings.Count(token, ".") == 2 }
 
-// known returns the principal of a token that was verified before and still
-// holds.
+// known returns the principal of a token that was verified before and is still valid.
 func (o *OAuth) known(digest [sha256.Size]byte, local bool, now time.Time) *principal.Principal {
 	t := o.verified.get(digest)
 	if t == nil || !t.holds(now) || o.issuer.current(now) == nil {
@@ -105,7 +103,7 @@ func (o *OAuth) known(digest [sha256.Size]byte, local bool, now time.Time) *prin
 	return t.principal(local)
 }
 
-// verify checks a token from the ground up. The error is a Rejection or
+// verify checks a token that is not cached. The error is a Rejection or
 // ErrUnverifiable.
 func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now time.Time) (*principal.Principal, error) {
 	t, err := parseJWT(token)
@@ -129,12 +127,12 @@ func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now t
 	a := newAccessToken(who, c.expires, key)
 	o.verified.put(digest, a, now)
 	if r := o.issuer.ring.Load(); !r.prints[key] {
-		o.verified.withdraw(r) // the key went while it was used
+		o.verified.withdraw(r) // the key was withdrawn meanwhile
 	}
 	return a.principal(local), nil
 }
 
-// signer is the thumbprint of the issuer's key that signed t.
+// signer returns the thumbprint of the issuer's key that signed t.
 func (o *OAuth) signer(t *jwt) (string, error) {
 	now := o.now()
 	print, named := o.issuer.current(now).signed(t, o.url, now)
@@ -155,12 +153,12 @@ func (o *OAuth) signer(t *jwt) (string, error) {
 	case named:
 		return "", badSignature
 	case !since:
-		return "", ErrUnverifiable // the keys are older than the question
+		return "", ErrUnverifiable // the keys were fetched before the call
 	}
 	return "", badKey
 }
 
-// principal is whom the claims name.
+// principal returns the principal that the claims prove.
 func (c *claims) principal(o *OAuth) *principal.Principal {
 	fact := func(name, value string) principal.Fact {
 		return principal.Fact{Name: name, Value: value, Grade: principal.Verified}
@@ -176,31 +174,30 @@ func (c *claims) principal(o *OAuth) *principal.Principal {
 		fact(factAudience, strings.Join(c.audiences, " ")))
 }
 
-// live reports whether some token that was verified and still holds proves
-// exactly this principal: a client that renews its token keeps its streams.
+// live reports whether a verified token that is still valid proves exactly this
+// principal: a client that renews its token keeps its streams.
 func (o *OAuth) live(p *principal.Principal, now time.Time) bool {
 	return o.verified.live(p.Identity(), now) && o.issuer.current(now) != nil
 }
 
-// Scopes are the configured names, sorted.
+// Scopes returns the configured names, sorted.
 func (o *OAuth) Scopes() []string { return slices.Clone(o.scopes.names) }
 
-// Basic are the scopes that a client is asked to begin with: all but those
-// that grant the administration, which wants to be asked for by itself.
+// Basic returns the scopes that a client is told to ask for first: all except those
+// that grant the administration, which a client has to ask for explicitly.
 func (o *OAuth) Basic() []string {
 	return slices.DeleteFunc(o.Scopes(), func(name string) bool { return slices.Contains(o.scopes.grants[name], wordAdmin) })
 }
 
-// Resource is this daemon's own URL, without a slash at its end.
+// Resource returns this daemon's own URL, without a slash at its end.
 func (o *OAuth) Resource() string { return o.audience }
 
-// Issuer is the one whose tokens are accepted.
+// Issuer returns the URL of the accepted issuer.
 func (o *OAuth) Issuer() string { return o.url }
 
-// StepUp names the scope that p lacks: the narrowest one that would make
-// allows true of the same caller, with the same token otherwise. Empty when p
-// did not come with an access token, when no scope would help, and when it is
-// not the scope that is in the way.
+// StepUp returns the scope that p lacks: the narrowest one with which allows would be
+// true of the same caller. It is empty if p has no access token, if allows is already
+// true, and if no scope would help.
 func (o *OAuth) StepUp(p *principal.Principal, allows func(*principal.Principal) bool) string {
 	kind, _, _ := strings.Cut(p.Name(), ":")
 	if kind != principal.KindOAuth || allows(p) {

@@ -9,14 +9,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Bounds of what is remembered of tokens that were verified.
+// Bounds of the cache of verified tokens.
 const (
 	generation = 4096    // tokens in each of two generations
 	maxLive    = 1 << 16 // principals, local and not
 )
 
-// accessToken is one that was verified. The principals are made once, so that
-// a request needs none.
+// accessToken is a verified token. The principals are made once, so that a request
+// makes none.
 type accessToken struct {
 	expires       int64 // Unix nanoseconds
 	key           string
@@ -36,17 +36,17 @@ func (t *accessToken) principal(local bool) *principal.Principal {
 	return t.remote
 }
 
-// verified are the tokens that need no second look, by digest, and the
-// principals that they prove. It is bounded: a token that was forgotten is
-// verified again, and a principal that found no room loses its streams.
+// verified caches verified tokens by digest, and the principals that they prove. It is
+// bounded: a token that was dropped is verified again, and a principal without an entry
+// loses its streams.
 type verified struct {
 	mu         sync.RWMutex
 	young, old map[[sha256.Size]byte]*accessToken
-	proved     map[string]*accessToken // by Identity: the token that lasts longest
-	sweepAt    int                     // size of proved at which expired ones are dropped
+	proved     map[string]*accessToken // by Identity: the token that expires last
+	sweepAt    int                     // size of proved at which expired entries are dropped
 }
 
-// get finds a token in either generation; one that is asked for stays.
+// get finds a token in either generation and moves it to the young one.
 func (v *verified) get(digest [sha256.Size]byte) *accessToken {
 	v.mu.RLock()
 	t, fresh := v.young[digest]
@@ -64,7 +64,7 @@ func (v *verified) get(digest [sha256.Size]byte) *accessToken {
 	return t
 }
 
-// add needs mu.
+// add puts a token into the young generation. The caller holds mu.
 func (v *verified) add(digest [sha256.Size]byte, t *accessToken) {
 	if len(v.young) >= generation {
 		v.old, v.young = v.young, nil
@@ -92,7 +92,7 @@ func (v *verified) put(digest [sha256.Size]byte, t *accessToken, now time.Time) 
 	}
 }
 
-// sweep needs mu.
+// sweep drops expired entries of proved. The caller holds mu.
 func (v *verified) sweep(now time.Time) {
 	maps.DeleteFunc(v.proved, func(_ string, t *accessToken) bool { return !t.holds(now) })
 	v.sweepAt = max(1024, 2*len(v.proved))
@@ -105,7 +105,7 @@ func (v *verified) live(identity string, now time.Time) bool {
 	return t != nil && t.holds(now)
 }
 
-// withdraw forgets what was signed by keys that are the issuer's no more.
+// withdraw drops the tokens that were signed by a key that the issuer no longer has.
 func (v *verified) withdraw(r *keyring) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

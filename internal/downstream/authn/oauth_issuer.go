@@ -14,22 +14,21 @@ import (
 	"time"
 )
 
-// The pace at which the issuer is asked for its keys. Tokens with unknown keys
-// make Doorward ask once every refreshEvery at most.
+// Times and bounds for fetching the issuer's keys. Tokens with unknown keys cause at
+// most one fetch every refreshEvery.
 const (
 	fetchTime    = 10 * time.Second // all documents together
 	patience     = 5 * time.Second  // how long a request waits for them
 	maxDocument  = 512 << 10        // bytes
-	refreshEvery = 10 * time.Second // after keys that were had
-	firstRetry   = time.Second      // after keys that were not; doubled each time
+	refreshEvery = 10 * time.Second // after a successful fetch
+	firstRetry   = time.Second      // after a failed fetch; doubled each time
 	lastRetry    = time.Minute
-	freshKeys    = 15 * time.Minute // asked for again, beside the requests
-	oldKeys      = 24 * time.Hour   // not believed any more
+	freshKeys    = 15 * time.Minute // older keys are fetched again in the background
+	oldKeys      = 24 * time.Hour   // older keys are not used
 )
 
-// issuer knows the keys of one authorization server, from its own metadata
-// alone. While it cannot be reached the keys that are known go on, for
-// oldKeys.
+// issuer fetches the keys of one authorization server through its metadata. While it
+// cannot be reached, the known keys stay in use for oldKeys.
 type issuer struct {
 	ctx     context.Context // ends with the daemon
 	url     string
@@ -37,25 +36,25 @@ type issuer struct {
 	now     func() time.Time
 	problem func(string)
 	changed func(*keyring)
-	waits   time.Duration // patience, but in tests
+	waits   time.Duration // patience, except in tests
 
 	ring atomic.Pointer[keyring]
 
 	mu     sync.Mutex
-	flight *fetch        // under way
-	next   time.Time     // not before
-	wait   time.Duration // until the next try, after a failure
-	found  string        // where the metadata was found last
-	said   string        // the problem as the operator knows it
+	flight *fetch        // the running fetch; nil: none
+	next   time.Time     // time before which no fetch starts
+	wait   time.Duration // delay until the next try after a failure
+	found  string        // the place where the metadata was found last
+	said   string        // the problem that was reported last
 }
 
-// fetch is one look at the issuer's documents. err is set before done closes.
+// fetch is one fetch of the issuer's documents. err is set before done closes.
 type fetch struct {
 	done chan struct{}
 	err  error
 }
 
-// current returns the keys that are known, or nil, and looks after their age.
+// current returns the known keys, or nil, and starts a fetch when they are old.
 func (s *issuer) current(now time.Time) *keyring {
 	r := s.ring.Load()
 	if r == nil {
@@ -71,8 +70,8 @@ func (s *issuer) current(now time.Time) *keyring {
 	return r
 }
 
-// renewed asks the issuer for its keys and waits for them. since reports that
-// they were fetched after the call began, not for an earlier caller.
+// renewed fetches the issuer's keys and waits for them. since reports whether the fetch
+// began after the call, not for an earlier caller.
 func (s *issuer) renewed(now time.Time) (r *keyring, since bool, err error) {
 	f, since := s.start(now)
 	if f == nil {
@@ -89,8 +88,7 @@ func (s *issuer) renewed(now time.Time) (r *keyring, since bool, err error) {
 	return s.ring.Load(), since, nil
 }
 
-// start begins a fetch, or joins the one under way; nil when it is too early
-// for another.
+// start begins a fetch or joins the running one; nil: the next fetch may not start yet.
 func (s *issuer) start(now time.Time) (f *fetch, ours bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +129,8 @@ func (s *issuer) run(f *fetch, found string) {
 	close(f.done)
 }
 
-// report tells the operator of a new problem, and of its end. The caller holds
-// mu.
+// report returns text for the operator about a new problem or its end; empty: no
+// change. The caller holds mu.
 func (s *issuer) report(ring *keyring, err error) string {
 	before := s.said
 	switch {
@@ -152,8 +150,8 @@ func (s *issuer) report(ring *keyring, err error) string {
 	return s.said
 }
 
-// get reads the metadata and then the keys. The place where the metadata was
-// found before is looked at first.
+// get fetches the metadata and then the keys. It tries the place where the metadata was
+// found last first.
 func (s *issuer) get(ctx context.Context, found string) (*keyring, string, error) {
 	places := wellKnown(s.url)
 	if i := slices.Index(places, found); i > 0 {
@@ -183,14 +181,13 @@ func (s *issuer) get(ctx context.Context, found string) (*keyring, string, error
 	return nil, "", errors.New("no metadata: " + strings.Join(missing, "; "))
 }
 
-// absentError: there is no document at this place; there may be one at
-// another.
+// absentError means that there is no document at a place; another place may have it.
 type absentError struct{ why string }
 
 func (e *absentError) Error() string { return e.why }
 
-// metadata returns the location of the keys. A document that names another issuer
-// ends the search: it is an attempt to answer for a foreign issuer.
+// metadata returns the location of the keys. A document that names another issuer ends
+// the search, because one issuer must not answer for another.
 func (s *issuer) metadata(ctx context.Context, place string) (keys string, err error) {
 	b, err := s.document(ctx, place)
 	if err != nil {
@@ -218,7 +215,7 @@ func isHTTPS(raw string) bool {
 	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.Fragment == ""
 }
 
-// document fetches one document, of a bounded size.
+// document fetches one document of bounded size.
 func (s *issuer) document(ctx context.Context, place string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// leeway is how far the issuer's clock may be ahead of ours. It never makes a
-// token last longer.
+// leeway is how far the issuer's clock may be ahead of this machine's. It never extends
+// the life of a token.
 const leeway = time.Minute
 
-// jwt is a token taken apart, and not yet believed.
+// jwt is a parsed token that is not verified yet.
 type jwt struct {
 	raw     string
 	alg     string
@@ -29,9 +29,9 @@ type jwt struct {
 	payload map[string]json.RawMessage
 }
 
-// parseJWT takes the compact form apart. The encoding must be the canonical
-// one, so that one token has one spelling; members are compared exactly and
-// occur once, so that no two readers see different ones.
+// parseJWT parses the compact form. The encoding must be canonical, so that one token
+// has one spelling. Member names are compared exactly and occur once, so that two
+// parsers cannot read different values.
 func parseJWT(token string) (*jwt, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -56,9 +56,9 @@ func parseJWT(token string) (*jwt, error) {
 	return t, t.header(header)
 }
 
-// header reads what of the header is ours to read. Where keys are to be found
-// (jku, jwk, x5u, x5c) is not: the issuer's metadata says that. An extension
-// that must be understood is not (RFC 7515, 4.1.11).
+// header parses the header. Members about the location of keys (jku, jwk, x5u, x5c) are
+// ignored: the issuer's metadata names the keys. A critical extension is refused (RFC
+// 7515, 4.1.11).
 func (t *jwt) header(h map[string]json.RawMessage) error {
 	for _, m := range []struct {
 		name string
@@ -74,7 +74,7 @@ func (t *jwt) header(h map[string]json.RawMessage) error {
 	return nil
 }
 
-// members reads an object whose names are compared exactly and occur once.
+// members parses an object. Member names are compared exactly and occur once.
 func members(b []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(b) {
 		return nil, errors.New("not UTF-8")
@@ -90,7 +90,7 @@ func members(b []byte) (map[string]json.RawMessage, error) {
 			return nil, errors.New("bad JSON")
 		}
 		var value json.RawMessage
-		key, _ := name.(string) // the decoder takes nothing else here
+		key, _ := name.(string) // the decoder allows only strings here
 		if out[key] != nil || dec.Decode(&value) != nil {
 			return nil, errors.New("a member twice, or bad JSON")
 		}
@@ -105,13 +105,13 @@ func members(b []byte) (map[string]json.RawMessage, error) {
 	return out, nil
 }
 
-// text reads a string. One that the JSON reader had to mend is none: two
-// different ones would be the same.
+// text parses a string. It refuses a string that the JSON parser had to repair, because
+// two different strings could become the same one.
 func text(raw json.RawMessage, into *string) bool {
 	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, into) == nil && !strings.ContainsRune(*into, unicode.ReplacementChar)
 }
 
-// texts reads a string or a list of strings.
+// texts parses a string or a list of strings.
 func texts(raw json.RawMessage) ([]string, bool) {
 	var one string
 	if text(raw, &one) {
@@ -130,16 +130,15 @@ func texts(raw json.RawMessage) ([]string, bool) {
 	return out, true
 }
 
-// claims are what a token says that matters here, checked against what is
-// configured.
+// claims holds the relevant claims of a token, checked against the configuration.
 type claims struct {
 	subject, client string
 	scopes          []string // sorted, each once
-	audiences       []string // those that are ours; sorted, each once
+	audiences       []string // those that name this daemon; sorted, each once
 	expires         time.Time
 }
 
-// check refuses a token that is not for this daemon, by its own claims.
+// check refuses a token whose claims show that it is not for this daemon.
 func (o *OAuth) check(t *jwt, now time.Time) (*claims, error) {
 	c := &claims{}
 	var iss string
@@ -163,8 +162,8 @@ func (o *OAuth) check(t *jwt, now time.Time) (*claims, error) {
 	return c, c.about(t.payload)
 }
 
-// accessType: `at+jwt` of RFC 9068, or what issuers of before write. Media
-// types do not differ in case (RFC 7515, 4.1.9).
+// accessType accepts `at+jwt` (RFC 9068) and the types of older issuers. Media types
+// are case-insensitive (RFC 7515, 4.1.9).
 func accessType(typ string) bool {
 	switch strings.ToLower(typ) {
 	case "", "jwt", "at+jwt", "application/at+jwt":
@@ -173,7 +172,7 @@ func accessType(typ string) bool {
 	return false
 }
 
-// audience keeps the audiences that are ours.
+// audience keeps the audiences that name this daemon.
 func (c *claims) audience(o *OAuth, raw json.RawMessage) bool {
 	all, ok := texts(raw)
 	if !ok {
@@ -188,9 +187,9 @@ func (c *claims) audience(o *OAuth, raw json.RawMessage) bool {
 	return len(c.audiences) > 0
 }
 
-// resource tells whether an audience is ours, and of which one server alone:
-// the daemon's URL with or without /mcp is all of it, with /mcp/NAME that
-// server.
+// resource reports whether an audience names this daemon. server is the only server
+// that it covers; empty: all. The daemon's URL with or without /mcp covers all servers,
+// with /mcp/NAME that server.
 func (o *OAuth) resource(aud string) (server string, ours bool) {
 	rest, ok := strings.CutPrefix(aud, o.audience)
 	switch {
@@ -207,7 +206,7 @@ func isServer(name string) bool {
 	return name != "" && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
-// servers are the only servers that the audiences are about; nil: all.
+// servers returns the only servers that the audiences cover; nil: all.
 func (c *claims) servers(o *OAuth) []string {
 	var out []string
 	for _, a := range c.audiences {
@@ -220,8 +219,8 @@ func (c *claims) servers(o *OAuth) []string {
 	return out
 }
 
-// times: exp is required and ends a token to the second; nbf and iat may be a
-// little ahead.
+// times checks the times. exp is required and ends a token exactly; nbf and iat may be
+// ahead by the leeway.
 func (c *claims) times(m map[string]json.RawMessage, now time.Time) error {
 	exp, ok := instant(m["exp"])
 	if !ok || !now.Before(exp) {
@@ -240,7 +239,7 @@ func (c *claims) times(m map[string]json.RawMessage, now time.Time) error {
 	return nil
 }
 
-// instant reads a NumericDate (RFC 7519, 2) of the years 1970 to 9999.
+// instant parses a NumericDate (RFC 7519, 2) of the years 1970 to 9999.
 func instant(raw json.RawMessage) (time.Time, bool) {
 	var seconds float64
 	if len(raw) == 0 || raw[0] == 'n' || json.Unmarshal(raw, &seconds) != nil {
@@ -254,8 +253,8 @@ func instant(raw json.RawMessage) (time.Time, bool) {
 	return time.Unix(int64(whole), int64(part*1e9)), true
 }
 
-// about reads whom a token is for and what it grants. Whether the subject can
-// be a name is principal's to say.
+// about parses the subject, the client and the scopes. The package principal decides
+// whether the subject can be a name.
 func (c *claims) about(m map[string]json.RawMessage) error {
 	if !text(m["sub"], &c.subject) || c.subject == "" {
 		return badSubject
@@ -286,7 +285,7 @@ func (c *claims) about(m map[string]json.RawMessage) error {
 	return nil
 }
 
-// isName: at most 255 bytes that can be seen.
+// isName reports whether s has at most 255 bytes and only printable characters.
 func isName(s string) bool {
 	return len(s) <= 255 && visible.AllPrintable(s)
 }

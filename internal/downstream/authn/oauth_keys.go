@@ -17,9 +17,9 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 )
 
-// allAlgorithms are the algorithms that can be configured: signatures that are
-// verified with a public key. `none` proves nothing, and HMAC would make the
-// issuer's public key a secret that is public.
+// allAlgorithms is the set of algorithms that can be configured: signatures that are
+// verified with a public key. `none` proves nothing, and HMAC would use the issuer's
+// public key as a shared secret.
 var allAlgorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
@@ -34,13 +34,12 @@ const (
 // signingKey is a public key of the issuer that may sign tokens.
 type signingKey struct {
 	id    string   // kid; may be empty
-	algs  []string // what it may be used with
-	print string   // its thumbprint (RFC 7638)
+	algs  []string // the algorithms that it may be used with
+	print string   // thumbprint (RFC 7638)
 	key   crypto.PublicKey
 }
 
-// keyring is the issuer's keys as they were fetched at one time. It does not
-// change.
+// keyring holds the issuer's keys from one fetch. It is immutable.
 type keyring struct {
 	keys    []signingKey
 	prints  map[string]bool
@@ -49,8 +48,8 @@ type keyring struct {
 
 var errKeys = errors.New("the key set is not readable")
 
-// parseKeys reads a JWK set (RFC 7517, 5). A key that cannot be used here is
-// passed over; a set that is none is an error.
+// parseKeys parses a JWK set (RFC 7517, 5). It skips a key that cannot be used here and
+// returns an error if b is not a key set.
 func parseKeys(b []byte, now time.Time) (*keyring, error) {
 	set, err := members(b)
 	if err != nil {
@@ -91,8 +90,8 @@ func parseKey(raw json.RawMessage) (signingKey, bool) {
 	return signingKey{id: jwk.KeyID, algs: algs, print: string(print), key: jwk.Key}, err == nil && len(algs) > 0
 }
 
-// algorithmsOf is what a key can be used with: none where it is of an odd
-// size.
+// algorithmsOf returns the algorithms that a key can be used with; none for a key of an
+// unsupported type or size.
 func algorithmsOf(key any) []string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
@@ -114,7 +113,8 @@ func algorithmsOf(key any) []string {
 	return nil
 }
 
-// isEd25519 checks the length, because the parser fills a short key with zeros.
+// isEd25519 checks the length of the key, because the parser pads a short key with
+// zeros.
 func isEd25519(x json.RawMessage) bool {
 	var encoded string
 	if !text(x, &encoded) {
@@ -124,8 +124,8 @@ func isEd25519(x json.RawMessage) bool {
 	return err == nil && len(b) == ed25519.PublicKeySize
 }
 
-// signed finds the key that signed t. named says that the key which t names
-// is there, so that no other keys are worth asking for.
+// signed finds the key that signed t. named reports whether the key that t names is
+// present, in which case fetching other keys is useless.
 func (r *keyring) signed(t *jwt, issuer string, now time.Time) (print string, named bool) {
 	if r == nil {
 		return "", false
@@ -142,11 +142,11 @@ func (r *keyring) signed(t *jwt, issuer string, now time.Time) (print string, na
 	return "", named
 }
 
-// verifies checks the signature, and with it once more, by another reader, the
-// algorithm, the issuer and the expiry.
+// verifies checks the signature. The library also checks the algorithm, the issuer and
+// the expiry, a second time with another parser.
 func (k *signingKey) verifies(t *jwt, issuer string, now time.Time) bool {
 	v := oidc.NewVerifier(issuer, &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{k.key}}, &oidc.Config{
-		SkipClientIDCheck:    true, // check has compared the audience, which is no client's id
+		SkipClientIDCheck:    true, // check has compared the audience, which is not a client id
 		SupportedSigningAlgs: []string{t.alg},
 		Now:                  func() time.Time { return now },
 	})
@@ -154,8 +154,8 @@ func (k *signingKey) verifies(t *jwt, issuer string, now time.Time) bool {
 	return err == nil
 }
 
-// wellKnown are the places of an issuer's metadata: RFC 8414 and OpenID
-// Connect discovery (AS Discovery, "Authorization Server Metadata Discovery").
+// wellKnown returns the locations of an issuer's metadata: RFC 8414 and OpenID Connect
+// discovery (MCP, "Authorization Server Metadata Discovery").
 func wellKnown(issuer string) []string {
 	scheme, rest, _ := strings.Cut(strings.TrimSuffix(issuer, "/"), "://")
 	host, path, deep := strings.Cut(rest, "/")

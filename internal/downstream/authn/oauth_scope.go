@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// scopes is what each scope of the issuer grants. Scopes have no order of their
-// own; the union of their words counts.
+// scopes holds the words that each scope of the issuer grants. Scopes have no order;
+// the union of their words counts.
 type scopes struct {
 	grants map[string][]string
 	names  []string // sorted
-	narrow []string // the narrowest first
+	narrow []string // sorted by width, the narrowest first
 }
 
 func newScopes(grants map[string][]string) scopes {
@@ -25,8 +25,8 @@ func newScopes(grants map[string][]string) scopes {
 	return s
 }
 
-// width orders scopes by how much they grant: a tool is less than a server,
-// and anything is less than the administration.
+// width orders scopes by how much they grant: a tool counts less than a server, and the
+// administration counts most.
 func (s *scopes) width(name string) int {
 	sum := 0
 	for _, w := range s.grants[name] {
@@ -42,15 +42,15 @@ func (s *scopes) width(name string) int {
 	return sum
 }
 
-// The words of a scope that take no value.
+// Words of a scope that take no value.
 const (
 	wordAgent        = "agent"
 	wordInstructions = "instructions"
 	wordAdmin        = "admin"
 )
 
-// words is the union of what scopes grant, about the named servers alone
-// unless servers is nil.
+// words returns the union of the words that the scopes grant, limited to the named
+// servers unless servers is nil.
 func (s *scopes) words(scopes, servers []string) string {
 	var out []string
 	for _, name := range scopes {
@@ -63,7 +63,7 @@ func (s *scopes) words(scopes, servers []string) string {
 	return strings.Join(sortedOnce(out), ",")
 }
 
-// serverOf is the server that a word is about; empty for the administration.
+// serverOf returns the server that a word is about; empty for the administration.
 func serverOf(word string) string {
 	kind, rest, _ := strings.Cut(word, ":")
 	switch kind {

@@ -6,11 +6,10 @@ import (
 )
 
 var (
-	// ErrUnauthenticated is the one answer to every caller without an identity:
-	// 401.
+	// ErrUnauthenticated is the answer to every caller without an identity (401).
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrMalformed: a token was presented in a way that two readers could read
-	// differently: 400 (RFC 6750, 3.1).
+	// ErrMalformed means that two parsers could read the presented token differently
+	// (400; RFC 6750, 3.1).
 	ErrMalformed = fmt.Errorf("%w: more than one Authorization header", ErrUnauthenticated)
 )
 
@@ -18,16 +17,16 @@ var (
 // token can be neither accepted nor rejected. The request is refused with 503.
 var ErrUnverifiable = errors.New("the keys of the issuer are not available")
 
-// Rejection is why an access token was refused: constant text for the record
-// of the operator. To its caller it is ErrUnauthenticated and nothing more.
+// Rejection is the reason why an access token was refused: constant text for the
+// operator's record. The caller only sees ErrUnauthenticated.
 type Rejection string
 
 func (r Rejection) Error() string { return string(r) }
 
-// Is makes every Rejection an ErrUnauthenticated.
+// Is reports that every Rejection is an ErrUnauthenticated.
 func (r Rejection) Is(target error) bool { return target == ErrUnauthenticated }
 
-// The reasons, in the order in which they are looked for.
+// The reasons, in the order of the checks.
 const (
 	badForm      Rejection = "an access token that is malformed"
 	badAlgorithm Rejection = "an access token with an algorithm that is not accepted"

@@ -2,24 +2,23 @@ package authn
 
 import "time"
 
-// Rotation is how a token gets its successor.
+// Rotation configures how a token is replaced by a successor.
 type Rotation struct {
-	Overlap time.Duration // how long the one before is still accepted
-	Expires time.Duration // of the successor; 0: never
-	Scope   *string       // of the successor; nil: as before
+	Overlap time.Duration // how long the predecessor is still accepted
+	Expires time.Duration // life of the successor; 0: it does not expire
+	Scope   *string       // scope of the successor; nil: unchanged
 }
 
-// Rotated is a successor, with what it succeeds.
+// Rotated is a successor and its predecessor.
 type Rotated struct {
-	Secret string // shown now, or never
+	Secret string // the successor's text, which is not stored
 	Token
 	Before Token
 }
 
-// Rotate makes a token that succeeds the one of that name. Both are accepted
-// until the overlap is over or the one before expires by itself. Errors:
-// ErrNoPredecessor, ErrScope, ErrExpiry, ErrOverlap, or what is wrong with the
-// store.
+// Rotate makes a token that succeeds the token of that name. Both are accepted until
+// the overlap is over or the predecessor expires by itself. Errors: ErrNoPredecessor,
+// ErrScope, ErrExpiry, ErrOverlap, or a failure of the store.
 func (s *Store) Rotate(name string, o Rotation) (Rotated, error) {
 	switch {
 	case o.Scope != nil && !validScope(*o.Scope):
@@ -51,7 +50,7 @@ func (s *Store) Rotate(name string, o Rotation) (Rotated, error) {
 	return out, nil
 }
 
-// end gives a token its end, no later than the one that it had.
+// end makes a token expire at last, unless it expires earlier.
 func (t *Token) end(last time.Time) {
 	if t.Expires.IsZero() || last.Before(t.Expires) {
 		t.Expires = last

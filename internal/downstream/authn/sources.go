@@ -13,9 +13,9 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// lookEvery is how often the files are checked for changes: a revoked token is
-// refused at most this long after. An unknown token makes the check happen
-// sooner, because it may just have been made.
+// lookEvery is the interval at which the files are checked for changes: a revoked token
+// is refused at most this long after. An unknown token causes an earlier check, because
+// it may have just been made.
 const (
 	lookEvery  = time.Second
 	lookSooner = 100 * time.Millisecond
@@ -24,7 +24,8 @@ const (
 // EnvToken names the environment variable in problems.
 const EnvToken = "DOORWARD_TOKEN"
 
-// source is a static token: a credential, or the problem with it, or neither.
+// source is the credential of a static token, or the reason why it cannot be used, or
+// neither.
 type source struct {
 	cred    *credential
 	problem string
@@ -42,19 +43,19 @@ func envSource(v secret.Value, n namer) source {
 	return source{cred: &c}
 }
 
-// tokenFile is --token-file. It is read again when it changes. While it is
-// unusable it authenticates no caller.
+// tokenFile is the file of --token-file. It is read again when it changes. While it
+// cannot be used it authenticates no caller.
 type tokenFile struct {
 	path  string
 	namer namer
-	place *durable.Pinned // of path, as it was found first; nil: not yet
+	place *durable.Pinned // of path, pinned at the first look; nil: not yet
 	source
 	stamp   peer.Stamp
 	settled bool
 }
 
-// look reads the file again if it changed, and reports whether the credential
-// or the problem did.
+// look reads the file again if it changed, and reports whether the credential or the
+// problem changed.
 func (f *tokenFile) look(now time.Time) (changed bool) {
 	if f.path == "" {
 		return false
@@ -79,7 +80,7 @@ func (f *tokenFile) look(now time.Time) (changed bool) {
 	return true
 }
 
-// read reads a token that only its owner, us or root, can read.
+// read reads the token. Only the owner of the file, this user or root, may have access.
 func (f *tokenFile) read() (token string, stamp peer.Stamp, err error) {
 	if f.place == nil {
 		if f.place, err = durable.Pin(f.path); err != nil {
@@ -105,7 +106,7 @@ func (f *tokenFile) read() (token string, stamp peer.Stamp, err error) {
 	return token, stamp, err
 }
 
-// inner drops the path, which the problem names already.
+// inner drops the path from an error, because the problem already contains it.
 func inner(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -114,9 +115,9 @@ func inner(err error) error {
 	return err
 }
 
-// ownersOnly: a regular file of ours or root's that group and world can
-// neither read nor write. A credential that systemd passes is root's with mode
-// 0440, where the group bits stand for the access list that admits us.
+// ownersOnly accepts a regular file of this user or root without access for group and
+// others. A credential that systemd passes belongs to root with mode 0440, where the
+// group bits stand for the access control list that gives this user access.
 func ownersOnly(s peer.Stamp) error {
 	euid := uint32(os.Geteuid())
 	passed := s.UID == 0 && s.GID == 0 && s.Perm == 0o440 && euid != 0
@@ -131,7 +132,7 @@ func ownersOnly(s peer.Stamp) error {
 	return nil
 }
 
-// storedTokens is what was last read of the store.
+// storedTokens is the result of the last read of the store.
 type storedTokens struct {
 	creds   []credential
 	problem string
@@ -189,8 +190,8 @@ func sameCredentials(a, b []credential) bool {
 	return true
 }
 
-// refresh looks at the files when the last look is old enough. One caller does
-// it, the others go on with the table there is.
+// refresh checks the files when the last check is old enough. One caller does it; the
+// others continue with the current table.
 func (a *Authenticator) refresh(now time.Time) {
 	due := a.due.Load()
 	if now.UnixNano() < due && due-now.UnixNano() <= int64(lookEvery) || !a.reload.TryLock() {
@@ -202,8 +203,8 @@ func (a *Authenticator) refresh(now time.Time) {
 	}
 }
 
-// refreshSooner looks at the files ahead of time, if the last look is not too
-// fresh, and gives the table there is then. It waits for a look under way.
+// refreshSooner checks the files earlier, unless the last check is very recent, and
+// returns the resulting table. It waits for a running check.
 func (a *Authenticator) refreshSooner(now time.Time) *table {
 	a.reload.Lock()
 	defer a.reload.Unlock()
@@ -213,8 +214,7 @@ func (a *Authenticator) refreshSooner(now time.Time) *table {
 	return a.table.Load()
 }
 
-// look reads what changed and puts a new table in place. The caller holds
-// reload.
+// look reads the changed files and replaces the table. The caller holds reload.
 func (a *Authenticator) look(now time.Time) {
 	a.due.Store(now.Add(lookEvery).UnixNano())
 	fileBad, storeBad := a.file.problem != "", a.stored.problem != ""
@@ -229,7 +229,7 @@ func (a *Authenticator) look(now time.Time) {
 	a.table.Store(a.newTable())
 }
 
-// report tells of a source that has become unusable, or usable again.
+// report reports a source that has become unusable, or usable again.
 func (a *Authenticator) report(changed, before bool, problem, name string) {
 	switch {
 	case !changed:
@@ -251,17 +251,17 @@ func (a *Authenticator) newTable() *table {
 	return t
 }
 
-// Configured is what the bind table wants to know, and the operator.
+// Configured describes the configured tokens for the bind table and the operator.
 type Configured struct {
 	Set  bool // a usable token from the environment or the file
 	Made bool // a token of the store that is neither revoked nor expired
-	// Unusable says why a configured token of the environment or the file cannot be
-	// used. Problems adds those of the store. Neither contains a token.
+	// Unusable holds the reasons why a configured token of the environment or the file
+	// cannot be used. Problems adds those of the store. Neither contains a token.
 	Unusable []string
 	Problems []string
 }
 
-// Configured looks at the sources now.
+// Configured checks the sources now.
 func (a *Authenticator) Configured() Configured {
 	now := a.now()
 	a.reload.Lock()

@@ -9,16 +9,16 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Spawned is a started agent that runs.
+// Spawned is a started agent that is running.
 type Spawned struct {
 	ID       string
 	Launcher string
 	Rights   []string             // the words of its scope
-	Parent   *principal.Principal // who started it
-	Digest   [sha256.Size]byte    // of its token
+	Parent   *principal.Principal // the principal that started it
+	Digest   [sha256.Size]byte    // of the agent's token
 }
 
-// Facts of a started agent, beside those of its connection.
+// Names of the facts of a started agent, beside those of its connection.
 const (
 	factLauncher  = "launcher"
 	factStartedBy = "parent"
@@ -55,8 +55,7 @@ func (a *Authenticator) spawned(c *Caller, authorization []string) (*principal.P
 }
 
 // spawnPrincipal makes the principal of a started agent. The process may be in
-// namespaces of its own; what the kernel says about it counts as for any other
-// process.
+// namespaces of its own; the kernel's facts about it are used nevertheless.
 func (a *Authenticator) spawnPrincipal(p *attest.Credentials, s *Spawned) *principal.Principal {
 	if p == nil || p.UID != a.uid || !p.Alive() {
 		return nil
@@ -84,9 +83,9 @@ func (a *Authenticator) spawnPrincipal(p *attest.Credentials, s *Spawned) *princ
 	return principal.New(principal.Spawn(s.ID), facts...).WithLocal().WithParent(s.Parent)
 }
 
-// stands reports whether the proofs of a principal and of all its ancestors still
-// hold. An agent in between may have ended: agents that it started and that
-// outlive it keep their rights, bounded by its rights.
+// stands reports whether the proofs of a principal and of all its ancestors are still
+// valid. A started agent in between may have ended: the agents that it started keep
+// their rights, bounded by its rights.
 func (a *Authenticator) stands(p *principal.Principal) bool {
 	for ; p != nil; p = p.Parent() {
 		if kind, _, err := principal.Parse(p.Name()); err != nil || kind != principal.KindSpawn && !a.Holds(p) {
@@ -96,12 +95,13 @@ func (a *Authenticator) stands(p *principal.Principal) bool {
 	return true
 }
 
-// spawnHolds is Holds for a started agent: it runs, and its ancestors stand.
+// spawnHolds is Holds for a started agent: it runs, and the proofs of its ancestors are
+// valid.
 func (a *Authenticator) spawnHolds(p *principal.Principal, id string) bool {
 	return a.spawns(id) != nil && p.Parent() != nil && a.stands(p.Parent())
 }
 
-// showsSpawnToken reports whether a started agent's token is presented.
+// showsSpawnToken reports whether the token of a started agent is presented.
 func showsSpawnToken(authorization []string) bool {
 	token, ok := bearer(authorization)
 	return ok && strings.HasPrefix(token, SpawnToken)

@@ -20,35 +20,36 @@ const (
 )
 
 var (
-	// ErrName: not a name for a token, or one that is reserved.
+	// ErrName means that a name is not valid for a token, or reserved.
 	ErrName = errors.New("a token's name is 1 to 64 of a-z 0-9 . _ - and begins with a letter or digit; env and file are taken")
-	// ErrExists: a token of that name is there and not revoked.
+	// ErrExists means that a token of that name is accepted now.
 	ErrExists = errors.New("a token of that name exists: revoke it first, or make its successor with --overlap 24h")
-	// ErrNoToken: no token has that id, and none that is not revoked that name.
+	// ErrNoToken means that no token has that id, and no token that is not revoked has
+	// that name.
 	ErrNoToken = errors.New("no such token")
-	// ErrScope: not a scope that `token new` takes.
+	// ErrScope means that a scope is not valid.
 	ErrScope = errors.New("a scope is a comma-separated list of server:NAME, tool:SERVER/NAME, agent, instructions, admin")
-	// ErrExpiry: a token cannot have expired before it is made.
+	// ErrExpiry means that a token would have expired before it is made.
 	ErrExpiry = errors.New("a token expires in the future")
-	// ErrOverlap: a token cannot have ended before it has a successor.
+	// ErrOverlap means that a predecessor would have ended before its successor is
+	// made.
 	ErrOverlap = errors.New("an overlap is not negative")
-	// ErrNoPredecessor: there is nothing to succeed.
+	// ErrNoPredecessor means that there is no token to succeed.
 	ErrNoPredecessor = errors.New("no token of that name is accepted now: make one without --overlap")
 )
 
-// Store is the file of tokens in a state directory. It has no state of its
-// own and may be used by many processes at once.
+// Store is the token file of a state directory. Many processes may use it at once.
 type Store struct {
 	dir string
 
 	mu    sync.Mutex
-	place *durable.Pinned // as it was found first
+	place *durable.Pinned // pinned at the first look
 }
 
-// NewStore names the store in dir; nothing is opened or made.
+// NewStore returns the store in dir. It opens and makes nothing.
 func NewStore(dir string) *Store { return &Store{dir: dir} }
 
-// Token is what the store tells of a token. The token itself is not in it.
+// Token describes a stored token, without its text.
 type Token struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`
@@ -56,8 +57,8 @@ type Token struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"` // zero: not revoked
-	// Succeeded is when its successor was made, which also gave it its end;
-	// zero: it has none.
+	// Succeeded is the time when a successor was made, which also set Expires; zero:
+	// there is none.
 	Succeeded time.Time `json:"succeeded,omitzero"`
 }
 
@@ -66,17 +67,17 @@ func (t *Token) live(now time.Time) bool {
 	return t.Revoked.IsZero() && (t.Expires.IsZero() || now.Before(t.Expires))
 }
 
-// current reports whether the token is the one of its name; there is at most
-// one. The others are revoked, or on their way out.
+// current reports whether the token is neither revoked nor succeeded. Each name has at
+// most one such token.
 func (t *Token) current() bool { return t.Revoked.IsZero() && t.Succeeded.IsZero() }
 
-// madeToken begins every token that Doorward makes.
+// madeToken is the prefix of every token that Doorward makes.
 const madeToken = "dw_"
 
-// NewToken makes a token and stores its digest. secret is "dw_" and 43
-// characters of 256 random bits; it exists nowhere else, so show it now.
-// expires 0 means never. Errors: ErrName, ErrExists, ErrScope, ErrExpiry, or
-// what is wrong with the store.
+// NewToken makes a token and stores its digest. secret is "dw_" and 43 characters, which
+// encode 256 random bits; it is not stored, so the caller has to show it now. expires 0
+// means never. Errors: ErrName, ErrExists, ErrScope, ErrExpiry, or a failure of the
+// store.
 func (s *Store) NewToken(name string, expires time.Duration, scope string) (secret, id string, err error) {
 	switch {
 	case !ValidName(name):
@@ -99,7 +100,7 @@ func (s *Store) NewToken(name string, expires time.Duration, scope string) (secr
 	return secret, r.ID, nil
 }
 
-// lastLive is the newest token of a name that is accepted, or -1.
+// lastLive returns the index of the newest accepted token of a name, or -1.
 func lastLive(records []record, name string, now time.Time) int {
 	last := -1
 	for i := range records {
@@ -110,7 +111,7 @@ func lastLive(records []record, name string, now time.Time) int {
 	return last
 }
 
-// succeed adds a token, which is the one of its name from now on.
+// succeed adds a token, which becomes the current one of its name.
 func succeed(records []record, r record) []record {
 	for i := range records {
 		if records[i].Name == r.Name && records[i].current() {
@@ -130,7 +131,7 @@ func newRecord(name string, expires time.Duration, scope string) (secret string,
 	return secret, r
 }
 
-// List returns all tokens, the revoked and the expired too, oldest first.
+// List returns all tokens, including revoked and expired ones, oldest first.
 func (s *Store) List() ([]Token, error) {
 	records, _, err := s.load()
 	if err != nil {
@@ -143,9 +144,9 @@ func (s *Store) List() ([]Token, error) {
 	return tokens, nil
 }
 
-// Revoke revokes the token with that id, or else all of that name that are not
-// revoked. A running daemon refuses them within two seconds. Revoking an id
-// again changes nothing. Errors: ErrNoToken, or what is wrong with the store.
+// Revoke revokes the token with that id, or all tokens of that name that are not
+// revoked. A running daemon refuses them within two seconds. Revoking an id again
+// changes nothing. Errors: ErrNoToken, or a failure of the store.
 func (s *Store) Revoke(idOrName string) ([]Token, error) {
 	var revoked []Token
 	err := s.change(func(records []record) ([]record, error) {
@@ -168,16 +169,16 @@ func (s *Store) Revoke(idOrName string) ([]Token, error) {
 	return revoked, err
 }
 
-// newSecret returns a token and its id. Ids begin with a capital letter, which
-// no name has, so that neither can be taken for the other.
+// newSecret returns a token and its id. Ids begin with a capital letter, which no name
+// contains, so an id is never a name.
 func newSecret() (secret, id string) {
 	var b [secretSize + 8]byte
 	rand.Read(b[:]) // never fails
 	return madeToken + base64.RawURLEncoding.EncodeToString(b[:secretSize]), "T" + hex.EncodeToString(b[secretSize:])
 }
 
-// withoutLongDead forgets what was revoked or expired long ago, so that the
-// file does not grow for ever.
+// withoutLongDead drops tokens that were revoked or expired more than keepDead ago, so
+// that the file stays bounded.
 func withoutLongDead(records []record, now time.Time) []record {
 	dead := func(t time.Time) bool { return !t.IsZero() && now.Sub(t) > keepDead }
 	return slices.DeleteFunc(records, func(r record) bool { return dead(r.Revoked) || dead(r.Expires) })

@@ -18,9 +18,9 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// The store is one file in the state directory, for the command line and the
-// daemon alike: readers see a whole file, because it is replaced by rename;
-// writers take turns by a lock of the kernel, which ends with its holder.
+// The store is one file in the state directory, used by the command line and the
+// daemon. Readers see a whole file, because it is replaced by rename. Writers exclude
+// each other by a kernel lock, which ends with its process.
 const (
 	storeFile = "tokens.json"
 	storeNew  = "tokens.json.new"
@@ -60,9 +60,8 @@ func (s *Store) stamp() (peer.Stamp, error) {
 	return stamp, err
 }
 
-// load reads the file; one that is missing holds no tokens. Anything odd about
-// it is an error for the whole of it: a restriction that was not understood
-// must not be left out.
+// load reads the file; a missing file holds no tokens. Any defect is an error for the
+// whole file: a restriction that was not understood must not be ignored.
 func (s *Store) load() ([]record, peer.Stamp, error) {
 	path := filepath.Join(s.dir, storeFile)
 	f, err := s.open()
@@ -91,7 +90,7 @@ func (s *Store) load() ([]record, peer.Stamp, error) {
 	return records, stamp, nil
 }
 
-// open opens the file in the directory in which it was looked for first.
+// open opens the file in the directory that was pinned at the first look.
 func (s *Store) open() (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +131,7 @@ func parseStore(b []byte) ([]record, error) {
 	return doc.Tokens, nil
 }
 
-// plain keeps the offset of a JSON error and drops what it quotes.
+// plain keeps the offset of a JSON error and drops the quoted content.
 func plain(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -145,7 +144,7 @@ func plain(err error) error {
 	return errors.New("bad JSON")
 }
 
-// validRecord checks one token record. A token with a successor must have an end.
+// validRecord checks one token record. A token with a successor must expire.
 func validRecord(r record) bool {
 	_, err := hex.DecodeString(strings.TrimPrefix(r.ID, "T"))
 	return err == nil && len(r.ID) == 17 && r.ID[0] == 'T' && ValidName(r.Name) && validScope(r.Scope) &&

@@ -6,25 +6,23 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// maxLineage bounds the length of a chain of processes, so that no caller can
-// make the daemon walk without end.
+// maxLineage bounds the length of a chain of processes, and so the work of one call.
 const maxLineage = 512
 
-// link is one process of a chain, with what names its instance.
+// link is one process of a chain. The fields pid and start identify its instance.
 type link struct {
 	pid, parent int32
 	start       uint64
 }
 
-// Ancestors returns the process of c and all processes above it up to the first
-// one of the system, nearest first. A name is "BOOT/PID@START", whatever form
-// Instance has; a start time does not change on exec, and a reused number has
-// another one.
+// Ancestors returns the process of c and all processes above it up to the first one of
+// the system, nearest first. A name has the form of attest.Instance, "BOOT/PID@START":
+// the start time does not change on exec, and a process with a reused number has another
+// one.
 //
-// The chain is observed. A process in the chain is above c. A process that is
-// missing may have been above c and ended, or its child may have been adopted
-// (setsid alone does not do that). The chain may therefore refuse, and never
-// allow.
+// The chain is observed. Every process in it is above c. A process that was above c is
+// missing if it has ended and its child was adopted (setsid alone does not cause that).
+// The chain may therefore be used to refuse, never to allow.
 //
 // It returns ErrLineage when the chain does not end at the first process of this
 // pid namespace, keeps changing, or has ended.
@@ -51,8 +49,8 @@ func AncestorsOf(h Holder) ([]string, error) {
 	return names, err
 }
 
-// lineage climbs until two looks agree. see is look, or what a test does
-// between two looks.
+// lineage repeats the walk until two looks at the chain agree. see is look; tests pass a
+// function that changes something between two looks.
 func lineage(pid int32, see func(int32) (relative, bool)) ([]string, error) {
 	for range 5 {
 		chain, ok := ascend(pid, see)
@@ -71,9 +69,9 @@ func lineage(pid int32, see func(int32) (relative, bool)) ([]string, error) {
 	return nil, fmt.Errorf("%w: they keep changing", ErrLineage)
 }
 
-// ascend walks up from pid and reports whether it reached the first process. A
-// process without a parent that is not the first entered this namespace from
-// outside, from a process that is not visible here.
+// ascend walks up from pid and reports whether it reached the first process. A process
+// other than the first that has no parent was put into this namespace by a process
+// outside of it, which is not visible here.
 func ascend(pid int32, see func(int32) (relative, bool)) (chain []link, ok bool) {
 	for len(chain) < maxLineage {
 		r, there := see(pid)
@@ -89,9 +87,9 @@ func ascend(pid int32, see func(int32) (relative, bool)) (chain []link, ok bool)
 	return chain, false
 }
 
-// unchanged checks a chain again. A process changes its parent only when the
-// parent ends. A process with the same parent before and after the walk had it
-// all the time, and the parent's number was not reused.
+// unchanged checks a chain again. A process changes its parent only when the parent ends.
+// If the parent is the same before and after the walk, it was the parent throughout, and
+// its number was not reused.
 func unchanged(chain []link, see func(int32) (relative, bool)) bool {
 	for i, l := range chain {
 		r, there := see(l.pid)
@@ -102,6 +100,7 @@ func unchanged(chain []link, see func(int32) (relative, bool)) bool {
 	return true
 }
 
+// last returns the number of the last process of chain, or pid if the chain is empty.
 func last(pid int32, chain []link) int32 {
 	if len(chain) > 0 {
 		pid = chain[len(chain)-1].pid

@@ -4,8 +4,8 @@ package peer
 
 import "github.com/doorward/doorward/internal/downstream/attest"
 
-// Ancestors cannot be told on this system: ErrLineage.
+// Ancestors returns ErrLineage: this system does not report it.
 func Ancestors(*attest.Credentials) ([]string, error) { return nil, ErrLineage }
 
-// AncestorsOf cannot be told either: ErrLineage.
+// AncestorsOf returns ErrLineage: this system does not report it.
 func AncestorsOf(Holder) ([]string, error) { return nil, ErrLineage }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// digests caches the digests of executables by the state of the file. Each is
-// computed once for all callers, and few are computed at a time, so that starting
+// digests caches the digests of executables by the state of the file. Each is computed
+// once for all callers, and at most hashings at a time, so that a client that starts many
 // programs cannot keep the daemon reading.
 type digests struct {
 	limits Limits
@@ -24,14 +24,14 @@ type digests struct {
 	known map[fileID]*digest
 }
 
-// digest is one file's, or the word that it could not be made until then.
+// digest is the digest of one file, or a failure to compute it, which lasts until a time.
 type digest struct {
 	ready chan struct{}
 	sum   string    // after ready
-	until time.Time // after ready; zero: for good
+	until time.Time // after ready; zero: it does not expire
 }
 
-// hashings is how many files are read at a time.
+// hashings is the number of files that are read at a time.
 const hashings = 2
 
 func newDigests(l Limits) *digests {
@@ -43,8 +43,8 @@ type exeFile struct{ fd int }
 
 func (f exeFile) close() { unix.Close(f.fd) }
 
-// of returns the digest of f, which looks like id, in hexadecimal; empty when it
-// cannot be had in time. It closes f, sooner or later.
+// of returns the digest of f, whose state is id, in hexadecimal; empty when it is not
+// ready in time. It takes over f and closes it.
 func (d *digests) of(ctx context.Context, f exeFile, id fileID) string {
 	if id.size > uint64(d.limits.Bytes) || id.mount == 0 && !isLocal(f.fd) {
 		f.close()
@@ -57,7 +57,7 @@ func (d *digests) of(ctx context.Context, f exeFile, id fileID) string {
 		f.close()
 	}
 	select {
-	case <-e.ready: // before the timer, which costs more than the look
+	case <-e.ready: // first without a timer, which costs more than this check
 		return e.sum
 	default:
 	}
@@ -70,14 +70,14 @@ func (d *digests) of(ctx context.Context, f exeFile, id fileID) string {
 	return ""
 }
 
-// entry finds the digest of id. A fresh one is the caller's to make.
+// entry finds the digest of id. If fresh, the caller has to compute it.
 func (d *digests) entry(id fileID) (e *digest, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if e := d.known[id]; e != nil && !e.expired() {
 		return e, false
 	}
-	for other := range d.known { // any one: there is no order to keep
+	for other := range d.known { // drops any entry: there is no order to keep
 		if len(d.known) < d.limits.Known {
 			break
 		}
@@ -97,8 +97,8 @@ func (e *digest) expired() bool {
 	}
 }
 
-// make fills e. A file that changed a moment ago may change again within the
-// grain of its times, so its digest is not kept.
+// make computes e. A file that has just changed may change again within the resolution of
+// its times, so its digest is not kept.
 func (d *digests) make(e *digest, f exeFile, id fileID) {
 	defer f.close()
 	defer close(e.ready)
@@ -113,12 +113,12 @@ func (d *digests) make(e *digest, f exeFile, id fileID) {
 	}
 }
 
-// settled reports whether a change after now must show in the times.
+// settled reports whether every change after now will show in the file's times.
 func (a fileID) settled(now time.Time) bool {
 	return Stamp{mtime: a.mtime, ctime: a.ctime}.Settled(now)
 }
 
-// hash reads the file once a slot is free, and looks again after it: what
+// hash reads the file once a slot is free, and compares its state afterwards: a file that
 // changed meanwhile has no digest.
 func (d *digests) hash(f exeFile, id fileID, deadline time.Time) (string, bool) {
 	select {
@@ -130,7 +130,7 @@ func (d *digests) hash(f exeFile, id fileID, deadline time.Time) (string, bool) 
 	if id.mount != 0 && !isLocal(f.fd) {
 		return "", false
 	}
-	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(f.fd)) // the same file, now to be read
+	file, err := os.Open("/proc/self/fd/" + strconv.Itoa(f.fd)) // reopens the same file for reading
 	if err != nil {
 		return "", false
 	}

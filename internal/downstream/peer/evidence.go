@@ -2,50 +2,51 @@ package peer
 
 import "time"
 
-// Evidence is what a connector's process looks like. All of it is observed: true
-// when it was read, chosen by the user who runs the process, and fit to take
-// rights away, never to grant any. An empty field could not be read; nothing is
-// filled in. The zero value stands for a process that cannot be examined.
+// Evidence describes the process of a connector. All of it is observed: it was true when
+// it was read, the user who runs the process chooses it, and it may be used to take
+// rights away, never to grant any. A field that could not be read is empty. The zero
+// value means that the process cannot be examined.
 type Evidence struct {
-	// Exe is the path of the running file. It ends in " (deleted)" when the
-	// file is no longer there, and never otherwise: a file that is really
-	// called so has no Exe, and neither has one whose path is not UTF-8.
+	// Exe is the path of the running file. It ends in " (deleted)" only when the file no
+	// longer exists: a file whose real name ends so has no Exe, and neither has a file
+	// whose path is not UTF-8.
 	Exe string
-	// SHA256 of the running file in lower-case hexadecimal, also when another
+	// SHA256 is the digest of the running file in lower-case hexadecimal, even if another
 	// file has its path by now.
 	SHA256 string
-	// Start is when the process began, in seconds after the boot. It does not
+	// Start is the time when the process began, in seconds after the boot. It does not
 	// change on exec.
 	Start string
-	// Cgroup is the path in the unified hierarchy. Unit is its last segment that is
-	// a systemd service or scope. The owner of a delegated tree chooses names in
-	// it.
+	// Cgroup is the path in the unified hierarchy. Unit is the last segment of it that
+	// names a systemd service or scope. In a delegated tree, the owner of the tree
+	// chooses the names.
 	Cgroup, Unit string
 
-	// Process and ParentProcess name the process, and the one that was its
-	// parent all the time, as Ancestors does: "BOOT/pid@start".
+	// Process and ParentProcess name the process and its parent in the form of Ancestors,
+	// "BOOT/PID@START". ParentProcess is set only if the parent did not change during the
+	// look.
 	Process, ParentProcess string
 
 	ParentPID int32
 	ParentExe string   // in the form of Exe
 	Parents   []string // "pid:name", the nearest first, at most maxParents
 
-	// Image reports whether the observed program still runs. Without it Exe and
-	// SHA256 are empty. It is valid as long as the Credentials, or until every
-	// Retain is released.
+	// Image reports whether the observed program still runs. Without an Image, Exe and
+	// SHA256 are empty. It is valid as long as the Credentials, or until every Retain is
+	// released.
 	Image *Image
 }
 
-// maxParents bounds the chain that is recorded.
+// maxParents is the largest number of entries in Parents.
 const maxParents = 8
 
-// Limits bound the hashing of executables, which a caller could use to keep
-// the daemon busy. The zero value has the defaults.
+// Limits bounds the hashing of executables, which a caller could use to keep the daemon
+// busy. A zero field has its default.
 type Limits struct {
 	Bytes int64         // larger files are not hashed; 0: 512 MiB
-	Time  time.Duration // one look waits no longer; 0: 2 s
-	Known int           // digests that are kept; 0: 256
-	Retry time.Duration // a file that was too slow is tried again; 0: 1 min
+	Time  time.Duration // one call of Observe waits no longer; 0: 2 s
+	Known int           // number of digests that are kept; 0: 256
+	Retry time.Duration // delay before a failed file is tried again; 0: 1 min
 }
 
 func (l Limits) withDefaults() Limits {

@@ -12,17 +12,17 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// relative is what the stat file of /proc says of a process.
+// relative holds fields of the stat file of a process in /proc.
 type relative struct {
 	name   string // comm: the process chooses it
 	parent int32
 	start  uint64 // clock ticks after the boot
 }
 
-// look reads the stat file of a process's first thread, which says the same of
-// its family as the process's own and need not add its threads up. Plain
-// system calls: the runtime's poller has no part in a file of /proc, and costs
-// more than the file.
+// look reads the stat file of a process's first thread. Name, parent and start are the
+// same as in the stat file of the process, for which the kernel would add up the figures
+// of all threads. It uses plain system calls, because os.File would register the file
+// with the runtime's poller, which costs more than the read.
 func look(pid int32) (r relative, ok bool) {
 	number := strconv.Itoa(int(pid))
 	fd, err := unix.Open("/proc/"+number+"/task/"+number+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -50,7 +50,7 @@ func look(pid int32) (r relative, ok bool) {
 	return r, err == nil
 }
 
-// ancestors names pid and those above it.
+// ancestors returns "PID:NAME" of pid and of the processes above it, at most maxParents.
 func ancestors(pid int32) (chain []string) {
 	for pid > 0 && len(chain) < maxParents {
 		r, ok := look(pid)
@@ -63,8 +63,8 @@ func ancestors(pid int32) (chain []string) {
 	return chain
 }
 
-// word keeps a name as one word of a list: whatever could be read as more than
-// that is written as an escape, and a backslash always is.
+// word makes a name one word of a list: white space, separators, characters other than
+// printable ASCII and the backslash are written as escapes.
 func word(name string) string {
 	var b []byte
 	for _, c := range []byte(name) {
@@ -77,9 +77,10 @@ func word(name string) string {
 	return string(b)
 }
 
-// DescendantOf reports whether pid stands below ancestor in the tree of
-// processes. It is observed, by numbers: a second line and no more, for who
-// kills what stands between leaves the tree. A tree that does not hold still
+// DescendantOf reports whether pid is below ancestor in the tree of processes. It is
+// observed by numbers and only a second line of defence: if a process between the two
+// ends, pid is no longer below. If the tree keeps changing during the look, the answer is
+// true.
 // counts as below.
 func DescendantOf(pid, ancestor int32) bool {
 	top, ok := look(ancestor)
@@ -94,12 +95,12 @@ func DescendantOf(pid, ancestor int32) bool {
 	return true
 }
 
-// climb goes up from pid. A parent is older than its child; one that is
-// younger was given the number of the parent, which has ended. Nothing below
-// the ancestor is older than it, so that most ways up are short.
+// climb walks up from pid. A parent is older than its child; one that is younger has the
+// reused number of a parent that has ended, and settled is then false. A descendant of
+// the ancestor is not older than it, so most walks are short.
 func climb(pid, ancestor int32, since uint64) (below, settled bool) {
 	child, ok := look(pid)
-	if !ok {
+	if !ok { // it has ended, or is hidden from this process
 		return false, true // gone, or hidden from us
 	}
 	for child.start >= since {
@@ -122,7 +123,8 @@ func climb(pid, ancestor int32, since uint64) (below, settled bool) {
 	return false, true
 }
 
-// seconds writes clock ticks, of which Linux shows 100 a second everywhere.
+// seconds formats clock ticks as seconds. Linux reports 100 ticks a second to user space
+// on every machine.
 func seconds(ticks uint64) string {
 	s := strconv.FormatUint(ticks/100, 10) + "."
 	if ticks%100 < 10 {
@@ -131,8 +133,8 @@ func seconds(ticks uint64) string {
 	return s + strconv.FormatUint(ticks%100, 10)
 }
 
-// cgroup is the path in the unified hierarchy; on a system that has only the
-// older ones, that of systemd's.
+// cgroup returns the path in the unified hierarchy; on a system with cgroup v1 only, the
+// path in systemd's own hierarchy.
 func cgroup(pid int32) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/cgroup")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileID tells one state of a file from every other. Two files that are equal
-// in it are the same file with the same contents, once it is settled.
+// fileID identifies one state of a file. Two equal, settled values mean the same file
+// with the same contents.
 type fileID struct {
 	mount        uint64 // never used again during a boot (Linux 6.8), else 0
 	major, minor uint32
@@ -17,7 +17,7 @@ type fileID struct {
 	mtime, ctime int64 // nanoseconds since 1970
 }
 
-// same: the same file, whatever is in it.
+// same reports whether two values name the same file, whatever its contents.
 func (a fileID) same(b fileID) bool {
 	return a.major == b.major && a.minor == b.minor && a.ino == b.ino
 }
@@ -42,18 +42,18 @@ func identify(fd int, path string) (fileID, bool) {
 	return id, st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// local are the file systems whose files the kernel reads by itself. On any
-// other a read waits for a program or for a machine elsewhere, and may be
-// given other bytes each time.
+// local is the set of file systems whose files the kernel reads by itself. On any other,
+// a read waits for a program or another machine, which may give different bytes each
+// time.
 var local = map[string]bool{
 	"bcachefs": true, "btrfs": true, "erofs": true, "exfat": true, "ext2": true, "ext3": true, "ext4": true,
 	"f2fs": true, "iso9660": true, "jfs": true, "nilfs2": true, "ntfs3": true, "overlay": true, "ramfs": true,
 	"reiserfs": true, "rootfs": true, "squashfs": true, "tmpfs": true, "vfat": true, "xfs": true, "zfs": true,
 }
 
-// isLocal looks the file's mount up in the kernel's list. statfs would tell
-// the type as well, but asks a FUSE server, which need not answer. A file on a
-// mount that we do not have (a memfd, another mount namespace) is not local.
+// isLocal looks the file's mount up in the kernel's list. statfs would report the type
+// too, but asks the server of a FUSE file system, which need not answer. A file on a
+// mount that this process does not have (a memfd, another mount namespace) is not local.
 func isLocal(fd int) bool {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st)
@@ -67,8 +67,8 @@ func isLocal(fd int) bool {
 	return local[fsType(mounts, st.Mnt_id)]
 }
 
-// fsType finds the type of a mount: the first word after the lone dash. The
-// fields before it are escaped by the kernel, so that a blank ends each.
+// fsType returns the type of a mount: the first word after the single dash. The kernel
+// escapes blanks in the fields before it.
 func fsType(mountinfo []byte, mount uint64) string {
 	prefix := append(strconv.AppendUint(nil, mount, 10), ' ')
 	for line := range bytes.Lines(mountinfo) {

@@ -6,14 +6,15 @@ import "errors"
 // it was looked for. It is observed.
 type Holder struct {
 	PID     int32
-	Process string // as Ancestors names it: "BOOT/PID@START"
-	// Inside: it is the daemon itself or below it in the tree of processes.
+	Process string // in the form of Ancestors: "BOOT/PID@START"
+	// Inside reports whether the process is the daemon itself or below it in the tree of
+	// processes.
 	Inside bool
 
 	descriptor string
 	inode      uint32
 }
 
-// ErrNoHolder: a socket is there, and no process of this user that lets its
-// descriptors be read holds it.
+// ErrNoHolder means that the socket exists, and that no process of this user whose
+// descriptors can be read holds it.
 var ErrNoHolder = errors.New("no process was found that holds the socket")

@@ -14,34 +14,33 @@ import (
 // by the socket's number in the kernel's table and the descriptors of this user's
 // processes. Its methods may be called from many goroutines.
 //
-// A holder is positive evidence. A socket that is in flight between processes,
-// registered with io_uring only, or held by a process whose descriptors may not
-// be read has no holder. What Holders remembers between searches decides where it
-// looks first, and never the answer.
+// A holder is positive evidence. A socket that is in flight between processes, registered
+// with io_uring only, or held by a process whose descriptors cannot be read has no
+// holder. What Holders remembers between searches decides where it looks first, never the
+// answer.
 //
-// One goroutine searches for all waiting callers, so the cost does not grow with
-// the number of connections. A search begins with the processes that held a
-// socket last and the newest ones. Only a socket that is not found there is
-// looked for in all processes, twice before the answer is no, and during at most
-// half of the time, so that sockets without a holder cannot keep a processor
-// busy.
+// One goroutine searches for all waiting callers, so the cost does not grow with the
+// number of connections. A search begins with the processes that last held a socket and
+// the newest ones. Only a socket that is not found there is looked for in all processes,
+// twice before the answer is no. These searches use at most half of the time, so that
+// sockets without a holder cannot keep a processor busy.
 type Holders struct {
 	root int32
 
 	mu      sync.Mutex
-	wanted  []*wanted // since the last search began
+	wanted  []*wanted // added since the last search began
 	running bool
 	wake    chan struct{}
 
-	// The searching goroutine alone uses what follows.
-	recent []int32        // processes that held a socket, the last one first
-	inside map[int32]bool // whether a process was below root when that was looked at
+	// The fields below belong to the searching goroutine.
+	recent []int32        // processes that held a socket, the latest first
+	inside map[int32]bool // whether a process was below root when it was checked
 }
 
 // wanted is one socket whose holder is searched for.
 type wanted struct {
 	inode  uint32
-	looks  int // searches among all processes
+	looks  int // number of searches among all processes
 	done   chan struct{}
 	holder Holder
 	err    error
@@ -52,9 +51,9 @@ func NewHolders(root int32) *Holders {
 	return &Holders{root: root, wake: make(chan struct{}, 1), inside: make(map[int32]bool)}
 }
 
-// Find finds a process of this user that holds the client's end of a loopback
-// connection. local and remote are as for OwnerOfTCP, whose errors it has.
-// ErrNoHolder: no such process was found.
+// Find finds a process of this user that holds the client's end of a loopback connection.
+// local and remote are as in OwnerOfTCP, and so are the errors. ErrNoHolder: no such
+// process was found.
 func (h *Holders) Find(local, remote netip.AddrPort) (Holder, error) {
 	inode, err := inodeOfTCP(plain(remote), plain(local))
 	if err != nil {
@@ -66,7 +65,8 @@ func (h *Holders) Find(local, remote netip.AddrPort) (Holder, error) {
 	return w.holder, w.err
 }
 
-// inodeOfTCP is the number by which its holders' descriptors name a socket.
+// inodeOfTCP returns the inode number of a socket, by which the descriptors in /proc name
+// it.
 func inodeOfTCP(src, dst netip.AddrPort) (uint32, error) {
 	d, err := openDiag()
 	if err != nil {
@@ -80,7 +80,7 @@ func inodeOfTCP(src, dst netip.AddrPort) (uint32, error) {
 	return inode, err
 }
 
-// enter has a socket be looked for, by the search that runs or a new one.
+// enter adds a socket to the running search, or starts one.
 func (h *Holders) enter(w *wanted) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *Holders) enter(w *wanted) {
 
 // run searches until no request is left.
 func (h *Holders) run() {
-	var missing []*wanted // by those who may be anywhere
+	var missing []*wanted // not found among the likely processes
 	var rest time.Time
 	for {
 		fresh, ended := h.take(len(missing) == 0)
@@ -119,8 +119,8 @@ func (h *Holders) run() {
 	}
 }
 
-// take returns what is wanted since the last time. ended: nothing is, and the
-// next who wants something starts another run.
+// take returns the sockets that were added since the last call. ended means that there
+// are none and that the run stops; the next enter starts another run.
 func (h *Holders) take(idle bool) (fresh []*wanted, ended bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *Holders) take(idle bool) (fresh []*wanted, ended bool) {
 	return fresh, ended
 }
 
-// pause waits, or until something is wanted.
+// pause waits for most, or until a socket is added.
 func (h *Holders) pause(most time.Duration) {
 	select {
 	case <-time.After(most):
@@ -138,11 +138,11 @@ func (h *Holders) pause(most time.Duration) {
 	}
 }
 
-// fullLooks is how often all processes are searched before a socket counts as not
+// fullLooks is the number of searches among all processes before a socket counts as not
 // held: a descriptor that moves during one search is found by the next.
 const fullLooks = 2
 
-// again answers what was looked for often enough, and gives the rest.
+// again answers the sockets that were looked for often enough, and returns the others.
 func again(missing []*wanted) (rest []*wanted) {
 	for _, w := range missing {
 		if w.looks++; w.looks < fullLooks {
@@ -159,15 +159,15 @@ func (w *wanted) answer(holder Holder, err error) {
 	close(w.done)
 }
 
-// Limits of a search that is not among all processes.
+// These are the limits of a search among the likely processes.
 const (
 	nearProcesses   = 64
 	nearDescriptors = 4096
 	recentKept      = 8
 )
 
-// look searches the processes for sockets, all processes or the likely ones, and
-// gives the sockets that were not found.
+// look searches all processes or the likely ones for sockets, and returns the sockets
+// that were not found.
 func (h *Holders) look(sockets []*wanted, all bool) (missing []*wanted) {
 	if len(sockets) == 0 {
 		return nil

@@ -10,8 +10,8 @@ type Holders struct{}
 // NewHolders makes a Holders.
 func NewHolders(int32) *Holders { return &Holders{} }
 
-// Find cannot tell on this system: ErrUnavailable.
+// Find returns ErrUnavailable on this system.
 func (*Holders) Find(_, _ netip.AddrPort) (Holder, error) { return Holder{}, ErrUnavailable }
 
-// Still is false: nothing was found.
+// Still is false: Find never returns a Holder here.
 func (*Holders) Still(Holder) bool { return false }

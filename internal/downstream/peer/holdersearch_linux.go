@@ -20,12 +20,12 @@ type search struct {
 	all  bool
 	left map[uint32][]*wanted // by inode
 
-	// Unless all processes are searched: how many processes with descriptors,
-	// and how many descriptors, may still be read.
+	// How many processes with descriptors, and how many descriptors, may still be read,
+	// unless all processes are searched.
 	processes, descriptors int
 }
 
-// run visits the recent holders, the newest numbers, and then every process, the
+// run visits the recent holders, then the newest numbers, and then every process, the
 // newest first.
 func (s *search) run() {
 	recent := slices.Clone(s.recent)
@@ -46,12 +46,12 @@ func (s *search) run() {
 	}
 }
 
-// newestNumbers is how many numbers are tried before all processes are listed,
-// which costs more than a program that has just started.
+// newestNumbers is how many numbers are tried before all processes are listed: listing
+// costs more than finding a program that has just started.
 const newestNumbers = 64
 
-// newest visits what has the numbers that were given out last, threads among
-// them. It reports whether nothing is left to look for.
+// newest visits the numbers that were given out last, among them those of threads. It
+// reports whether every socket was found.
 func (s *search) newest() bool {
 	last := lastNumber()
 	for n := last; n > 0 && n > last-newestNumbers && s.processes > nearProcesses/2; n-- {
@@ -65,8 +65,7 @@ func (s *search) newest() bool {
 	return false
 }
 
-// lastNumber is the number that was given to a process or thread last, 0 when
-// it cannot be told.
+// lastNumber returns the number that was last given to a process or thread; 0: unknown.
 func lastNumber() int32 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -83,7 +82,7 @@ func lastNumber() int32 {
 	return int32(n)
 }
 
-// forget drops the processes inside that have ended.
+// forget drops the ended processes from inside.
 func (s *search) forget(pids []int32) {
 	if len(pids) == 0 {
 		return
@@ -95,7 +94,7 @@ func (s *search) forget(pids []int32) {
 	}
 }
 
-// visit searches one process. It reports whether to go on.
+// visit searches one process and reports whether to go on.
 func (s *search) visit(pid int32) bool {
 	inside, known := s.inside[pid]
 	if s.all && !known {
@@ -107,22 +106,21 @@ func (s *search) visit(pid int32) bool {
 	return len(s.left) > 0 && (s.all || s.processes > 0 && s.descriptors > 0)
 }
 
-// fewDescriptors is how many descriptors of a process are read before it
-// matters whose process it is.
+// fewDescriptors is how many descriptors of a process are read before its place in the
+// tree of processes is checked.
 const fewDescriptors = 64
 
-// descend reads the descriptors of one process. One that is below root cannot
-// be the holder that is looked for, so no more than a few of its descriptors
-// are read, however many it has.
+// descend reads the descriptors of one process. A process below root cannot be the client
+// that is looked for, so only about the first fewDescriptors of its descriptors are read.
 func (s *search) descend(pid int32) {
 	path := "/proc/" + strconv.Itoa(int(pid))
 	var of unix.Stat_t
 	if unix.Stat(path, &of) != nil || of.Uid != s.uid {
-		return // it has ended, or is another user's
+		return // it has ended, or belongs to another user
 	}
 	dir, err := unix.Open(path+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return // it has ended, or does not let us look
+		return // it has ended, or its descriptors cannot be read
 	}
 	defer unix.Close(dir)
 	var buf [4096]byte
@@ -154,8 +152,8 @@ func (s *search) below(pid int32) bool {
 	return below
 }
 
-// read looks at one descriptor. One of a socket that is looked for is the
-// answer, unless the process turns out to be another user's or to have changed.
+// read looks at one descriptor. If it is a socket that is looked for, the search for it
+// ends, unless the process belongs to another user or has changed meanwhile.
 func (s *search) read(pid int32, dir int, name string) {
 	inode, ok := socketAt(dir, name)
 	if !ok {
@@ -184,11 +182,10 @@ func (s *search) remember(pid int32) {
 	s.recent = append([]int32{pid}, kept[:min(len(kept), recentKept-1)]...)
 }
 
-// holder confirms that a process holds a socket. The process is held by an open
-// directory, which is of that instance alone, from before its user and place in
-// the tree are read until the descriptor is read again: all of it is said of
-// one process. For a thread that is its process, whose table of descriptors is
-// looked at.
+// holder confirms that a process holds a socket. An open directory of /proc pins the
+// process instance: user, place in the tree and descriptor are all read through or during
+// it, and so belong to one process. For the number of a thread, it confirms the process
+// of the thread, because the table of descriptors is read there.
 func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 	dir, err := os.Open("/proc/" + strconv.Itoa(int(pid)))
 	if err != nil {
@@ -223,8 +220,8 @@ func socketAt(dir int, name string) (inode uint32, ok bool) {
 	return uint32(number), err == nil
 }
 
-// Still reports whether a holder holds its socket by the descriptor that it was
-// found with. False means that Find has to be asked again.
+// Still reports whether a holder still has the descriptor by which it was found on its
+// socket. If not, call Find again.
 func (h *Holders) Still(of Holder) bool {
 	dir, err := os.Open("/proc/" + strconv.Itoa(int(of.PID)))
 	if err != nil {
@@ -236,7 +233,7 @@ func (h *Holders) Still(of Holder) bool {
 	return err == nil && ok && inode == of.inode && attest.Instance(of.PID, start) == of.Process
 }
 
-// startIn is startTime below an open /proc directory.
+// startIn reads the start time of the process of an open /proc directory.
 func startIn(dir *os.File) (uint64, error) {
 	b, err := attest.ReadIn(dir, "stat")
 	if err != nil {
@@ -270,8 +267,8 @@ func processes() []int32 {
 	return all
 }
 
-// identityIn reads which process an open /proc directory belongs to, which for
-// one of a thread is another number, and its effective uid.
+// identityIn reads the number and the effective uid of the process that an open /proc
+// directory belongs to. For the directory of a thread, the number differs from its name.
 func identityIn(dir *os.File) (process int32, uid uint32, err error) {
 	b, err := attest.ReadIn(dir, "status")
 	if err != nil {

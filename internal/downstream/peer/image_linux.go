@@ -8,23 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Image is a hold on one program in the memory of one process: it no longer
-// Holds once that process has run exec or ended. It can be fooled by a process
-// that shares its memory with another and lets that one go on, which a program
-// can only do to itself.
+// Image is a handle on the program in the memory of one process: Holds turns false once
+// the process has run exec or ended. A process that shares its memory with another one
+// can keep it true after an exec, but only for its own program.
 //
-// The file that it holds keeps the description of the memory, not the memory.
+// The open file keeps the kernel's description of the memory alive, not the memory
+// itself.
 type Image struct {
-	lost atomic.Bool // once gone, always gone
+	lost atomic.Bool // once set, never cleared
 
 	mu   sync.Mutex
 	fd   int
-	keep int // Retains and looks under way; the descriptor is closed at 0
-	size int // bytes of a look
+	keep int // number of Retains and running looks, and 1; the descriptor is closed at 0
+	size int // number of bytes that a look reads
 }
 
-// openImage takes a hold on the program that runs as pid now. pagemap costs
-// half of what maps does, and is missing from some kernels.
+// openImage opens a handle on the program that pid runs now. A read of pagemap costs half
+// as much as one of maps, but some kernels do not have it.
 func openImage(pid int32) *Image {
 	dir := "/proc/" + strconv.Itoa(int(pid)) + "/"
 	for _, f := range []struct {
@@ -51,9 +51,9 @@ func openImageFile(path string, size int) *Image {
 	return m
 }
 
-// Holds reports whether the program is still there. It costs one system call.
-// The lock is not held over it: the kernel may wait there for the other
-// process's memory, and Release must not.
+// Holds reports whether the program is still there, with one system call. The lock is not
+// held during the call: the kernel may wait there for the memory of the other process,
+// and Release must not wait.
 func (m *Image) Holds() bool {
 	if m == nil || m.lost.Load() || !m.retain() {
 		return false

@@ -11,15 +11,15 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// Gone reports whether the process instance of that name ("BOOT/PID@START", as
-// returned by Ancestors) has ended: the system was restarted, its number is free
-// or reused, or it has exited and waits to be reaped. A process whose first
-// thread has exited goes on while another thread runs.
+// Gone reports whether the process instance of that name ("BOOT/PID@START", as returned
+// by Ancestors) has ended: the system was restarted, its number is free or reused, or it
+// has exited and waits to be reaped. A process whose first thread has exited has not
+// ended while another thread runs.
 //
-// It returns false where that cannot be determined: a name of another form, a
-// /proc of another pid namespace, a hidden process, a number reused within the
-// resolution of start times, 10 ms. It may therefore end something, and false
-// does not prove that the process lives.
+// It returns false where that cannot be determined: a name of another form, a /proc of
+// another pid namespace, a hidden process, a number reused within the resolution of start
+// times (10 ms). True may therefore be used to end something; false does not prove that
+// the process lives.
 func Gone(instance string) bool {
 	boot, pid, start, ok := parseInstance(instance)
 	if !ok || !isBoot(attest.BootID()) || !ownProc() {
@@ -30,14 +30,14 @@ func Gone(instance string) bool {
 
 // goneHere checks a process of this boot. open is pidfd_open, except in tests.
 //
-// The handle is taken first: the start time then belongs to the process behind
+// The handle is opened first: a start time that is read later belongs to the process of
 // the handle as long as that process lives, which the handle confirms afterwards.
 func goneHere(pid int32, start uint64, open func(pid, flags int) (int, error)) bool {
 	fd, err := open(int(pid), 0)
 	switch {
 	case errors.Is(err, unix.ESRCH):
 		return true
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // the number is a thread's
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT): // the number belongs to a thread
 		return true
 	case err != nil:
 		return goneByProc(pid, start)
@@ -49,9 +49,9 @@ func goneHere(pid int32, start uint64, open func(pid, flags int) (int, error)) b
 	return attest.Exited(fd)
 }
 
-// goneByProc is for a kernel before 5.3, and for us without a descriptor left:
-// what /proc shows is all there is. A process that it hides still answers to a
-// signal that is none. One that only waits to be reaped counts as there.
+// goneByProc is the check without a pidfd: on a kernel before 5.3, or when no descriptor
+// is left. A process that /proc hides is checked by signal 0. A process that waits to be
+// reaped counts as not gone.
 func goneByProc(pid int32, start uint64) bool {
 	if r, seen := look(pid); seen {
 		return r.start != start
@@ -59,8 +59,8 @@ func goneByProc(pid int32, start uint64) bool {
 	return errors.Is(unix.Kill(int(pid), 0), unix.ESRCH)
 }
 
-// Above names the processes above this one, the nearest first, up to the first
-// of this pid namespace. With ErrLineage it gives what could be seen of them.
+// Above returns the processes above this one, nearest first, up to the first of this pid
+// namespace. With ErrLineage it returns the part that could be seen.
 func Above() ([]Process, error) {
 	if !ownProc() {
 		return nil, ErrLineage
@@ -88,9 +88,8 @@ func Above() ([]Process, error) {
 	return nil, ErrLineage
 }
 
-// parseInstance takes the name of a process instance apart. Every other
-// spelling than the one that is written is refused: two of them would be two
-// names of one process.
+// parseInstance splits the name of a process instance. It accepts only the spelling that
+// attest.Instance writes, so that one process has one name.
 func parseInstance(s string) (boot string, pid int32, start uint64, ok bool) {
 	boot, rest, cut1 := strings.Cut(s, "/")
 	number, ticks, cut2 := strings.Cut(rest, "@")
@@ -101,8 +100,8 @@ func parseInstance(s string) (boot string, pid int32, start uint64, ok bool) {
 	return boot, int32(n), start, ok
 }
 
-// isBoot reports whether s has the form of a boot id. The placeholder for an
-// unreadable boot id does not have it, and identifies no boot.
+// isBoot reports whether s has the form of a boot id. The placeholder for an unreadable
+// boot id does not have this form, so it identifies no boot.
 func isBoot(s string) bool {
 	if len(s) != 36 {
 		return false

@@ -2,8 +2,8 @@
 
 package peer
 
-// Gone cannot be told on this system: false.
+// Gone is false: this system does not report it.
 func Gone(instance string) bool { return false }
 
-// Above cannot be told on this system: ErrLineage.
+// Above returns ErrLineage: this system does not report it.
 func Above() ([]Process, error) { return nil, ErrLineage }

@@ -12,7 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// Kinship describes the processes of a chain. ErrLineage: one of them has ended.
+// Kinship describes the processes of a chain. ErrLineage: one of them has ended or cannot
+// be read.
 func Kinship(chain []string) ([]Kin, error) {
 	all := make([]Kin, 0, len(chain))
 	for _, instance := range chain {
@@ -38,7 +39,7 @@ func Kinship(chain []string) ([]Kin, error) {
 	return all, nil
 }
 
-// First names the first process of this pid namespace; empty: it cannot be seen.
+// First returns the name of the first process of this pid namespace; empty: unknown.
 func First() string {
 	r, ok := look(1)
 	if !ok {
@@ -47,7 +48,7 @@ func First() string {
 	return attest.Instance(1, r.start)
 }
 
-// loginOf is the audit session of a process.
+// loginOf returns the audit session of a process.
 func loginOf(pid int32) uint32 {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/sessionid")
 	if err != nil {

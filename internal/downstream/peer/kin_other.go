@@ -2,11 +2,11 @@
 
 package peer
 
-// Kinship cannot be told on this system: ErrLineage.
+// Kinship returns ErrLineage: this system does not report it.
 func Kinship([]string) ([]Kin, error) { return nil, ErrLineage }
 
-// First cannot be told either: empty.
+// First is empty: this system does not report it.
 func First() string { return "" }
 
-// HoldsTerminal cannot be told either: false.
+// HoldsTerminal is false: this system does not report it.
 func HoldsTerminal(Kin, Kin) bool { return false }

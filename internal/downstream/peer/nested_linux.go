@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// Nested reports whether the peer is in a pid namespace below this process's, as
-// every contained process is. What cannot be determined counts as not nested: of
-// a process that protects itself the kernel shows this and little else.
+// Nested reports whether the peer is in a pid namespace below that of this process, as
+// every contained process is. It is false if that cannot be determined. It can be read
+// even of a process that protects itself, of which the kernel shows little else.
 func Nested(c *attest.Credentials) bool {
 	if c.PID <= 0 {
 		return false
@@ -19,8 +19,8 @@ func Nested(c *attest.Credentials) bool {
 	return ours > 0 && theirs > ours
 }
 
-// depth is how many pid namespaces a process is in, from that of /proc down; 0:
-// unknown.
+// depth returns the number of pid namespaces that a process is in, counted from that of
+// /proc; 0: unknown.
 func depth(pid string) int {
 	b, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {

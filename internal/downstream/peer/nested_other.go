@@ -4,5 +4,5 @@ package peer
 
 import "github.com/doorward/doorward/internal/downstream/attest"
 
-// Nested is false: there are no pid namespaces here.
+// Nested is false: this system has no pid namespaces.
 func Nested(*attest.Credentials) bool { return false }

@@ -12,18 +12,17 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// Observer looks at processes. It keeps the digests of executables, so that
-// each is read once.
+// Observer examines processes. It caches the digests of executables, so that each is read
+// once.
 type Observer struct{ digests *digests }
 
 // NewObserver makes an Observer.
 func NewObserver(l Limits) *Observer { return &Observer{newDigests(l.withDefaults())} }
 
-// Observe looks at the process of c: the handle on its program first, then
-// everything else, and at the end whether it is alive and still runs that
-// program. When it does not, there is no evidence at all. Of a process in
-// foreign namespaces there is none either: nothing there means what it means
-// here.
+// Observe examines the process of c. It opens a handle on the program first, reads
+// everything else, and then checks that the process is alive and still runs that program.
+// If not, it returns no evidence. It returns none either for a process in foreign
+// namespaces, where numbers and paths have another meaning.
 func (o *Observer) Observe(ctx context.Context, c *attest.Credentials) Evidence {
 	if c == nil || c.PID <= 0 || c.Foreign || !ownProc() {
 		return Evidence{}
@@ -37,7 +36,7 @@ func (o *Observer) Observe(ctx context.Context, c *attest.Credentials) Evidence 
 	return e
 }
 
-// keepImage makes an image last as long as the hold on the process.
+// keepImage ties an image to c: closing c releases it.
 func keepImage(c *attest.Credentials, m *Image) *Image {
 	if m == nil || c.OnClose(m.Release) {
 		return m
@@ -46,8 +45,8 @@ func keepImage(c *attest.Credentials, m *Image) *Image {
 	return nil
 }
 
-// ownProc reports whether /proc is that of our own pid namespace. In any other
-// the numbers belong to other processes.
+// ownProc reports whether /proc belongs to this process's pid namespace. In a /proc of
+// another one, the numbers name other processes.
 func ownProc() bool {
 	s, err := os.Readlink("/proc/self")
 	return err == nil && s == strconv.Itoa(os.Getpid())
@@ -71,16 +70,16 @@ func (o *Observer) read(ctx context.Context, pid int32, image *Image) (e Evidenc
 		family = attest.Instance(parent, r.start)
 	}
 	parents := ancestors(parent)
-	// The children of a process are adopted when it ends: an equal parent before
-	// and after was the parent all the time, and its number was not reused.
+	// The children of a process are adopted when it ends. If the parent is the same
+	// before and after, it was the parent throughout, and its number was not reused.
 	if after, ok := look(pid); ok && after.parent == parent && parent > 0 {
 		e.ParentPID, e.ParentProcess, e.ParentExe, e.Parents = parent, family, exe, parents
 	}
 	return e
 }
 
-// exe returns path and digest of the running file, through a handle that pins the
-// file and needs no request to the server of its file system.
+// exe returns path and digest of the running file, through a handle that pins the file
+// without a request to the server of its file system.
 func (o *Observer) exe(ctx context.Context, pid int32) (path, sum string) {
 	link := "/proc/" + strconv.Itoa(int(pid)) + "/exe"
 	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -116,9 +115,9 @@ func parentExe(pid int32) string {
 
 const deleted = " (deleted)"
 
-// named reads the path that the kernel gives for a running file. The kernel
-// marks a file that is gone in the name itself, so a file that is there under
-// such a name would look gone, and has no name here.
+// named reads the path that the kernel gives for a running file; empty: unknown. The
+// kernel marks a deleted file by a suffix of the name. An existing file whose name has
+// that suffix would look deleted, so it gets no name.
 func named(link string, id fileID) string {
 	path, err := os.Readlink(link)
 	if err != nil || !strings.HasPrefix(path, "/") || !utf8.ValidString(path) {

@@ -8,33 +8,33 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// Observer looks at processes; on this system there is nothing that it could
-// say of one: a pid can be reused, so it must not be used to find code.
+// Observer has no evidence on this system: a pid can be reused, so it must not be used to
+// find code.
 type Observer struct{}
 
 // NewObserver makes an Observer.
 func NewObserver(Limits) *Observer { return &Observer{} }
 
-// Observe has no evidence on this system.
+// Observe returns no evidence on this system.
 func (o *Observer) Observe(context.Context, *attest.Credentials) Evidence { return Evidence{} }
 
-// Image is a hold on a program, which this system cannot give.
+// Image does not exist on this system.
 type Image struct{}
 
-// Holds is false: there is nothing that could tell.
+// Holds is false.
 func (m *Image) Holds() bool { return false }
 
-// Retain keeps nothing.
+// Retain does nothing.
 func (m *Image) Retain() {}
 
-// Release lets nothing go.
+// Release does nothing.
 func (m *Image) Release() {}
 
-// DescendantOf is not known on this system.
+// DescendantOf is false: this system does not report it.
 func DescendantOf(pid, ancestor int32) bool { return false }
 
-// Watcher watches nothing on this system: the end of a process shows when its
-// connection does.
+// Watcher watches nothing on this system: the end of a process is noticed when its
+// connection ends.
 type Watcher struct{}
 
 // NewWatcher makes a Watcher.

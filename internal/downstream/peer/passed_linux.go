@@ -12,12 +12,12 @@ import (
 // MaxSocketPath is the longest path, in bytes, that a socket can be bound to.
 const MaxSocketPath = 107
 
-// firstPassed is the descriptor at which a service manager begins to pass.
+// firstPassed is the first descriptor that a service manager passes.
 const firstPassed = 3
 
-// PassedSockets takes the listening sockets that a service manager passed to
-// this process, as sd_listen_fds(3) describes. They belong to the caller, and
-// no child inherits them. They are given once: later calls return none.
+// PassedSockets takes the listening sockets that a service manager passed to this process
+// (sd_listen_fds(3)). The caller owns them, and no child inherits them. Later calls
+// return none.
 func PassedSockets() []*os.File {
 	pid, n := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
@@ -37,8 +37,8 @@ func PassedSockets() []*os.File {
 	return all
 }
 
-// ListenerPID is the process that made the Unix socket listen: what clients see
-// as their peer. 0: it is in a pid namespace that is not visible here.
+// ListenerPID returns the pid of the process that made the Unix socket listen, which
+// clients see as their peer. 0: it is in a pid namespace that is not visible here.
 func ListenerPID(c syscall.RawConn) (int, error) {
 	var who *unix.Ucred
 	var inner error

@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// PassedSockets finds none on this system.
+// PassedSockets returns none on this system.
 func PassedSockets() []*os.File { return nil }
 
-// ListenerPID is not known on this system: attest.ErrUnsupported.
+// ListenerPID returns attest.ErrUnsupported on this system.
 func ListenerPID(c syscall.RawConn) (int, error) { return 0, attest.ErrUnsupported }

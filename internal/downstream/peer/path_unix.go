@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked: another process holds the lock.
+// ErrLocked means that another process holds the lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// ErrInUse: something answers on that socket, or it is no socket of ours.
+// ErrInUse means that a process answers on the socket, or that the path is not a socket
+// of this user.
 var ErrInUse = errors.New("the path is in use")
 
-// PrivateDir opens a directory that belongs to us and that no other user may
-// write to, and makes it (0700, parents too) when it is missing. A symbolic link
-// in the last component is refused. The protection holds only while no other user
-// can write to the parents.
+// PrivateDir opens a directory that belongs to this user and that no other user may write
+// to. It makes the directory (0700, parents too) when it is missing. A symbolic link in
+// the last component is refused. The protection holds only while no other user can write
+// to the parents.
 func PrivateDir(path string) (*os.File, error) {
 	path = filepath.Clean(path) // a trailing slash would follow a symlink
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -55,7 +56,7 @@ func private(f *os.File) error {
 	return nil
 }
 
-// Owner returns uid and gid of a file that was looked at with Stat or Lstat.
+// Owner returns uid and gid of a file from the result of Stat or Lstat.
 func Owner(fi fs.FileInfo) (uid, gid uint32, ok bool) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -64,10 +65,10 @@ func Owner(fi fs.FileInfo) (uid, gid uint32, ok bool) {
 	return st.Uid, st.Gid, true
 }
 
-// Lock takes an exclusive lock on a file in dir, which is made when it is
-// missing and never removed: removing it would let two holders hold different
-// files of one name. The lock ends when the result is closed or the process
-// ends. Over wait it keeps trying, then ErrLocked.
+// Lock takes an exclusive lock on a file in dir. The file is made when it is missing and
+// never removed: after a removal, two processes could lock different files of one name.
+// The lock ends when the result is closed or the process ends. Lock retries until wait
+// has passed, then returns ErrLocked.
 func Lock(dir *os.File, name string, wait time.Duration) (*os.File, error) {
 	path := filepath.Join(dir.Name(), name)
 	flags := unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK
@@ -107,9 +108,9 @@ func lockable(f *os.File) error {
 	return private(f)
 }
 
-// ClearSocket makes path free for a bind: nothing is there, or it removes a
-// socket of ours that no process listens on. The caller holds the lock that
-// belongs to path. Anything else stays, and the error wraps ErrInUse.
+// ClearSocket makes path free for a bind: it removes a socket of this user that no
+// process listens on. The caller holds the lock that belongs to path. Anything else is
+// left alone, and the error wraps ErrInUse.
 func ClearSocket(path string) error {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,8 +134,8 @@ func ClearSocket(path string) error {
 	return nil
 }
 
-// connectUnix tries a stream connection and closes it. It never waits: a full
-// backlog (EAGAIN) is an answer too.
+// connectUnix tries a stream connection and closes it. It never waits: with a full
+// backlog it returns EAGAIN.
 func connectUnix(path string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {

@@ -5,5 +5,5 @@ import "net/netip"
 // MaxSocketPath is the longest path, in bytes, that a socket can be bound to.
 const MaxSocketPath = 103
 
-// OwnerOfTCP has no unprivileged counterpart on macOS: ErrUnavailable.
+// OwnerOfTCP returns ErrUnavailable: macOS has no unprivileged way.
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) { return 0, ErrUnavailable }

@@ -15,37 +15,38 @@ import (
 // MaxSocketPath is the longest path, in bytes, that a socket can be bound to.
 const MaxSocketPath = 103
 
-// ErrLocked: another process holds the lock.
+// ErrLocked means that another process holds the lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// ErrInUse: something answers on that socket, or it is no socket of ours.
+// ErrInUse means that a process answers on the socket, or that the path is not a socket
+// of this user.
 var ErrInUse = errors.New("the path is in use")
 
-// OwnerOfTCP cannot tell on this system: ErrUnavailable.
+// OwnerOfTCP returns ErrUnavailable on this system.
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) { return 0, ErrUnavailable }
 
-// PrivateDir cannot check an owner on this system: ErrUnsupported.
+// PrivateDir returns ErrUnsupported: it cannot check an owner on this system.
 func PrivateDir(path string) (*os.File, error) { return nil, attest.ErrUnsupported }
 
-// Owner is not known on this system.
+// Owner reports no owner on this system.
 func Owner(fi fs.FileInfo) (uid, gid uint32, ok bool) { return 0, 0, false }
 
-// Lock is not known on this system: ErrUnsupported.
+// Lock returns ErrUnsupported on this system.
 func Lock(dir *os.File, name string, wait time.Duration) (*os.File, error) {
 	return nil, attest.ErrUnsupported
 }
 
-// ClearSocket cannot check an owner on this system: ErrUnsupported.
+// ClearSocket returns ErrUnsupported: it cannot check an owner on this system.
 func ClearSocket(path string) error { return attest.ErrUnsupported }
 
-// ProtectSelf has nothing to switch on here.
+// ProtectSelf does nothing on this system.
 func ProtectSelf() error { return nil }
 
-// StampOf cannot tell one file from another on this system: ErrUnsupported.
+// StampOf returns ErrUnsupported on this system.
 func StampOf(path string) (Stamp, error) { return Stamp{}, attest.ErrUnsupported }
 
-// StampOfFile cannot tell one file from another on this system: ErrUnsupported.
+// StampOfFile returns ErrUnsupported on this system.
 func StampOfFile(f *os.File) (Stamp, error) { return Stamp{}, attest.ErrUnsupported }
 
-// NoSuchAddress is not known on this system.
+// NoSuchAddress is false on this system.
 func NoSuchAddress(err error) bool { return false }

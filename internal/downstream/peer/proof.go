@@ -9,22 +9,20 @@ import (
 	"strings"
 )
 
-// A daemon proves to its clients that it holds the key of its state directory. A
-// client sends a nonce, and the daemon signs the nonce together with the pid of the
-// process that bound its socket, which is its own or that of the service manager
-// which passed it.
-// The client compares that pid with the pid that the kernel reports for the
-// listener of the socket. A process in between therefore cannot pass the daemon's
-// answer on as its own.
+// A daemon proves to its clients that it holds the key of its state directory. A client
+// sends a nonce, and the daemon signs the nonce together with the pid of the process that
+// bound its socket: its own, or that of the service manager that passed the socket. The
+// client compares that pid with the pid that the kernel reports for the listener. A
+// process in between therefore cannot pass the daemon's answer on as its own.
 
-// ProofPath is where a daemon is asked on its Unix socket, and ProofNonce the
+// ProofPath is the path of the proof on the daemon's Unix socket, and ProofNonce the
 // header with the nonce.
 const (
 	ProofPath  = "/proof"
 	ProofNonce = "Doorward-Nonce"
 )
 
-// MaxProof is more bytes than a proof has.
+// MaxProof is an upper bound for the bytes of a proof.
 const MaxProof = 256
 
 // nonceLen is the length of a nonce in base64url: 32 random bytes.
@@ -37,7 +35,7 @@ func proofText(nonce string, pid int) []byte {
 	return []byte("doorward daemon proof 1\n" + nonce + "\n" + strconv.Itoa(pid) + "\n")
 }
 
-// Prove answers a nonce for the process pid; false: it is no nonce.
+// Prove returns the answer to a nonce for the process pid; false: it is not a nonce.
 func Prove(key ed25519.PrivateKey, nonce string, pid int) (string, bool) {
 	if b, err := base64.RawURLEncoding.Strict().DecodeString(nonce); err != nil || len(nonce) != nonceLen || len(b) != 32 {
 		return "", false

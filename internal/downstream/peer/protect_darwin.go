@@ -1,5 +1,5 @@
 package peer
 
-// ProtectSelf leaves no core. Denying others of the user to attach is not used
-// on macOS: the system asks for a right of its own there.
+// ProtectSelf switches core files off. macOS itself restricts attaching to a process, so
+// nothing is done about that.
 func ProtectSelf() error { return noCore() }

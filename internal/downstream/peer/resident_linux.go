@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unmap lets go of the pages of the running program's own file that this
-// process has mapped and cannot write: code and constants that the start alone
-// has used. They stay in the system's cache, and what is used again is mapped
-// again by itself, so this costs some thousand page faults once and no reading.
+// Unmap drops the pages of the program's own file that this process has mapped read-only:
+// code and constants that only the start has used. They stay in the page cache, and a
+// page that is used again is mapped again, so this costs some thousand page faults once
+// and no reading.
 func Unmap() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -35,9 +35,8 @@ func Unmap() error {
 	return nil
 }
 
-// readOnly reads a line of /proc/PID/maps. ok is false but for a private
-// mapping of exe that nothing can have been written to: one that is or was
-// writable would lose what was written.
+// readOnly parses a line of /proc/PID/maps. ok is true only for a private mapping of exe
+// that is not writable: MADV_DONTNEED would discard what was written to one that is.
 func readOnly(line, exe string) (at, length uintptr, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 6 || !strings.HasSuffix(line, " "+exe) || fields[1] != "r-xp" && fields[1] != "r--p" {

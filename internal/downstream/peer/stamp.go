@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Stamp is what a file looks like from outside. It is comparable: two equal
-// stamps of one path, the first of them Settled, mean that nothing changed in
-// between.
+// Stamp holds the attributes of a file. It is comparable: two equal stamps of one path,
+// the first of them Settled, mean that the file did not change in between.
 type Stamp struct {
 	Regular  bool
 	Perm     fs.FileMode
@@ -18,9 +17,9 @@ type Stamp struct {
 	mtime, ctime int64 // nanoseconds since 1970
 }
 
-// Settled reports whether a change after now must show in the stamp. File
-// times have a grain, so a file that is changed twice within it looks the same
-// after both; two seconds cover the coarsest.
+// Settled reports whether every change after now will show in the stamp. File times have
+// a resolution, so a file that changes twice within it looks the same after both changes;
+// two seconds cover the coarsest resolution.
 func (s Stamp) Settled(now time.Time) bool {
 	return now.UnixNano()-max(s.mtime, s.ctime) > int64(2*time.Second)
 }

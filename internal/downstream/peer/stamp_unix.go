@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StampOf looks at path, following symlinks.
+// StampOf returns the stamp of path, following symbolic links.
 func StampOf(path string) (Stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -19,7 +19,7 @@ func StampOf(path string) (Stamp, error) {
 	return newStamp(&st), nil
 }
 
-// StampOfFile looks at an open file.
+// StampOfFile returns the stamp of an open file.
 func StampOfFile(f *os.File) (Stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -42,8 +42,8 @@ func newStamp(st *unix.Stat_t) Stamp {
 	}
 }
 
-// NoSuchAddress reports whether a bind failed because this machine does not
-// have the address, or no such family at all.
+// NoSuchAddress reports whether a bind failed because this machine does not have the
+// address or the address family.
 func NoSuchAddress(err error) bool {
 	return errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// The wire form of linux/inet_diag.h. Ports and addresses are in network
+// Sizes and constants of linux/inet_diag.h. Ports and addresses are in network byte
 // order, everything else in the machine's.
 const (
 	diagRequestSize = 56 // struct inet_diag_req_v2
@@ -20,17 +20,17 @@ const (
 	tcpListen       = 10
 )
 
-// OwnerOfTCP returns the uid that owns the far end of a loopback connection, from
-// the kernel's table (NETLINK_SOCK_DIAG). local and remote are as our accepted
-// end sees them; the socket in question is the client's, whose source is remote.
-// Call it right after accept: while our end is open no other connection can get
-// these four numbers, but the client may close its descriptor or pass it on.
+// OwnerOfTCP returns the uid that owns the far end of a loopback connection, from the
+// kernel's table (NETLINK_SOCK_DIAG). local and remote are the addresses of the accepted
+// connection; the socket in question is the client's, whose source is remote. Call it
+// right after accept: while the accepted end is open, no other connection can have these
+// addresses and ports, but the client may close its descriptor or pass it on.
 //
-// The answer is an observation: it may refuse a caller, never admit one.
-// ErrNotFound: there is no such socket, it is not established, or no process
-// holds it. ErrUnavailable: this system cannot tell, for any socket. Any other
-// error must be treated as a refusal: it is temporary, and a caller can cause it,
-// for instance by using up descriptors.
+// The answer is observed: it may refuse a caller, never admit one. ErrNotFound: there is
+// no such socket, it is not established, or no process holds it. ErrUnavailable: this
+// system does not report owners, for any socket. Any other error must be treated as a
+// refusal: it is temporary, and a caller can cause it, for instance by using up
+// descriptors.
 func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) {
 	src, dst := plain(remote), plain(local)
 	if !src.IsValid() || !dst.IsValid() || src.Addr().Is4() != dst.Addr().Is4() {
@@ -51,7 +51,7 @@ func OwnerOfTCP(local, remote netip.AddrPort) (uint32, error) {
 	return uid, attest.UsableUID(uid)
 }
 
-// plain drops what netlink does not carry: the mapped form and the zone.
+// plain drops what netlink does not carry: the IPv4-mapped form and the zone.
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
@@ -70,7 +70,7 @@ func openDiag() (diag, error) {
 	return diag(fd), nil
 }
 
-// owner is the uid that a socket belongs to.
+// owner returns the uid that owns a socket.
 func (d diag) owner(src, dst netip.AddrPort) (uint32, error) {
 	b, err := d.socket(src, dst)
 	if err != nil {
@@ -79,8 +79,8 @@ func (d diag) owner(src, dst netip.AddrPort) (uint32, error) {
 	return ownerIn(b, src, dst)
 }
 
-// inode is the number by which its holders' descriptors name a socket, one that
-// has been shut down in a direction too.
+// inode returns the inode number of a socket, by which the descriptors in /proc name it.
+// The socket may have been shut down in one direction.
 func (d diag) inode(src, dst netip.AddrPort) (uint32, error) {
 	b, err := d.socket(src, dst)
 	if err != nil {
@@ -93,8 +93,8 @@ func (d diag) inode(src, dst netip.AddrPort) (uint32, error) {
 	return inode, nil
 }
 
-// socket asks for exactly one socket. ENOENT comes back both for "no such
-// socket" and for a kernel without the diagnosis module.
+// socket asks for exactly one socket. ENOENT means "no such socket" or a kernel without
+// the diagnosis module.
 func (d diag) socket(src, dst netip.AddrPort) (message []byte, err error) {
 	msgs, err := d.ask(diagRequest(src, dst, 0, 1<<tcpEstablished))
 	if err != nil {
@@ -112,9 +112,9 @@ func sameSocket(b []byte, src, dst netip.AddrPort) bool {
 	return addrPort(b[0], b[4:], b[8:]) == src && addrPort(b[0], b[6:], b[24:]) == dst
 }
 
-// ownerIn reads a struct inet_diag_msg. The kernel falls back to a listening
-// socket when it finds no connection, so state and addresses are compared; an
-// inode of 0 means that no process holds the socket any more.
+// ownerIn parses a struct inet_diag_msg. The kernel falls back to a listening socket when
+// it finds no connection, so state and addresses are compared. An inode of 0 means that
+// no process holds the socket any more.
 func ownerIn(b []byte, src, dst netip.AddrPort) (uint32, error) {
 	state, inode := b[1], binary.NativeEndian.Uint32(b[68:])
 	if !sameSocket(b, src, dst) || state != tcpEstablished || inode == 0 {
@@ -123,7 +123,7 @@ func ownerIn(b []byte, src, dst netip.AddrPort) (uint32, error) {
 	return binary.NativeEndian.Uint32(b[64:]), nil
 }
 
-// addrPort reads an end; an IPv6 socket that speaks IPv4 shows the mapped form.
+// addrPort parses one end; an IPv6 socket with an IPv4 peer has the mapped form.
 func addrPort(family byte, port, addr []byte) netip.AddrPort {
 	p := binary.BigEndian.Uint16(port)
 	if family == unix.AF_INET {
@@ -132,8 +132,8 @@ func addrPort(family byte, port, addr []byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(addr)).Unmap(), p)
 }
 
-// absent tells a missing socket from a kernel without the diagnosis module: a
-// dump of no states at all succeeds only where the module is there.
+// absent distinguishes a missing socket from a kernel without the diagnosis module: a
+// dump of no states succeeds only with the module.
 func (d diag) absent(src netip.AddrPort) error {
 	any := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	if src.Addr().Is6() {
@@ -149,7 +149,7 @@ func (d diag) absent(src netip.AddrPort) error {
 	return err
 }
 
-// diagRequest is a netlink header and a struct inet_diag_req_v2.
+// diagRequest returns a netlink header and a struct inet_diag_req_v2.
 func diagRequest(src, dst netip.AddrPort, flags uint16, states uint32) []byte {
 	b := make([]byte, unix.NLMSG_HDRLEN+diagRequestSize)
 	ne := binary.NativeEndian
@@ -173,12 +173,12 @@ func diagRequest(src, dst netip.AddrPort, flags uint16, states uint32) []byte {
 	return b
 }
 
-// diagRoom is room for the answer about one socket: a struct inet_diag_msg and its
-// attributes have less than 300 bytes.
+// diagRoom is the size of the buffer for the answer about one socket: a struct
+// inet_diag_msg and its attributes have less than 300 bytes.
 const diagRoom = 1024
 
 // ask sends one request and reads one datagram. An error message of the kernel becomes an
-// error, and a message that has no room is left out.
+// error, and a message that does not fit into diagRoom is left out.
 func (d diag) ask(req []byte) ([]netlinkMessage, error) {
 	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
 	if err := unix.Sendto(int(d), req, 0, kernel); err != nil {
@@ -203,8 +203,8 @@ type netlinkMessage struct {
 	Data   []byte
 }
 
-// parseNetlink splits a datagram into messages. NLMSG_ERROR and a failed
-// NLMSG_DONE become the error that their number stands for.
+// parseNetlink splits a datagram into messages. NLMSG_ERROR and a failed NLMSG_DONE
+// become the error of their number.
 func parseNetlink(b []byte) ([]netlinkMessage, error) {
 	var msgs []netlinkMessage
 	ne := binary.NativeEndian
@@ -225,9 +225,9 @@ func parseNetlink(b []byte) ([]netlinkMessage, error) {
 	return msgs, nil
 }
 
-// diagError marks the errors that mean that this system does not tell, and
-// will not: no such family (systemd's RestrictAddressFamilies), not permitted,
-// or no such call. Every other error stays what it is.
+// diagError wraps the errors that mean that this system never reports owners: no such
+// family (systemd's RestrictAddressFamilies), not permitted, or no such call. Every other
+// error is returned as it is.
 func diagError(err error) error {
 	for _, lasting := range []unix.Errno{unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT,
 		unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EOPNOTSUPP, unix.EINVAL} {

@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// Terminal reports whether a process of this machine has a controlling terminal whose
-// session it still belongs to: the leader of the session is the process itself or above
-// it. It is observed, so it may refuse and never allow by itself.
+// Terminal reports whether the process of c has a controlling terminal and the leader of
+// its session is the process itself or above it. It is observed, so it may refuse and
+// never allow by itself.
 func Terminal(c *attest.Credentials) bool {
 	chain, err := Ancestors(c)
 	if err != nil {
@@ -21,7 +21,7 @@ func Terminal(c *attest.Credentials) bool {
 	if err != nil || !c.Alive() {
 		return false
 	}
-	f := attest.StatFields(b) // from the state on: parent, group, session, terminal
+	f := attest.StatFields(b) // begins with the state: state, parent, group, session, terminal
 	if len(f) < 5 || string(f[4]) == "0" {
 		return false
 	}

@@ -4,5 +4,5 @@ package peer
 
 import "github.com/doorward/doorward/internal/downstream/attest"
 
-// Terminal cannot be told on this system: false.
+// Terminal is false: this system does not report it.
 func Terminal(*attest.Credentials) bool { return false }

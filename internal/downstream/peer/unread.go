@@ -2,6 +2,6 @@ package peer
 
 import "errors"
 
-// ErrUnreadUnknown: this system cannot say how much of what was written to the
-// connection its peer has read.
+// ErrUnreadUnknown means that this system does not report how much of the data written to
+// a connection its peer has read.
 var ErrUnreadUnknown = errors.New("the amount of unread data cannot be determined")

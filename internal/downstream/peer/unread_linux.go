@@ -13,16 +13,15 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// Unread returns how much was written to c, a connection within this machine, and
-// not yet read by the process at its other end; 0 when all was read. Only zero is
-// comparable: a Unix socket counts the memory of whole writes, TCP counts bytes.
+// Unread returns how much data was written to c, a connection within this machine, and
+// not yet read by the process at its other end; 0: all was read. Only zero is comparable:
+// a Unix socket counts the memory of whole writes, TCP counts bytes.
 //
-// SIOCOUTQ alone answers for Unix sockets, whose memory stays with the writer
-// until it is read. For TCP it counts bytes that the other kernel has not
-// acknowledged, which happens when they are in its buffer. The other socket's
-// buffer is therefore read as well (NETLINK_SOCK_DIAG), after the first:
-// acknowledged bytes are in it. A peer on another machine, or in another network
-// namespace, has no socket here: ErrUnreadUnknown.
+// For a Unix socket SIOCOUTQ suffices: the memory of a write belongs to the writer until
+// it is read. For TCP it counts the bytes that the other end has not acknowledged, and
+// bytes are acknowledged when they are in its receive buffer. That buffer is therefore
+// read too (NETLINK_SOCK_DIAG), after the first. A peer on another machine or in another
+// network namespace has no socket here: ErrUnreadUnknown.
 func Unread(c net.Conn) (int, error) {
 	n, err := unsent(c)
 	if err != nil || n > 0 {
@@ -34,7 +33,7 @@ func Unread(c net.Conn) (int, error) {
 	return 0, nil
 }
 
-// unsent is SIOCOUTQ: the bytes in the socket's own send queue.
+// unsent returns SIOCOUTQ, the bytes in the socket's own send queue.
 func unsent(c net.Conn) (n int, err error) {
 	ask := func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }
 	if !attest.Control(c, ask) {
@@ -54,7 +53,7 @@ func unsent(c net.Conn) (n int, err error) {
 	return n, nil
 }
 
-// waiting is how many bytes wait in the receive buffer of the other end.
+// waiting returns the number of bytes in the receive buffer of the other end.
 func waiting(c *net.TCPConn) (int, error) {
 	local, ok1 := c.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := c.RemoteAddr().(*net.TCPAddr)
@@ -73,7 +72,7 @@ func waiting(c *net.TCPConn) (int, error) {
 	return n, nil
 }
 
-// waiting is the receive queue of the socket src, connected to dst.
+// waiting returns the length of the receive queue of the socket src, connected to dst.
 func (d diag) waiting(src, dst netip.AddrPort) (int, error) {
 	msgs, err := d.ask(diagRequest(src, dst, 0, 1<<tcpEstablished))
 	if err != nil {

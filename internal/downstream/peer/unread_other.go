@@ -4,5 +4,5 @@ package peer
 
 import "net"
 
-// Unread cannot tell on this system: ErrUnreadUnknown.
+// Unread returns ErrUnreadUnknown on this system.
 func Unread(c net.Conn) (int, error) { return 0, ErrUnreadUnknown }

@@ -11,10 +11,10 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// Watcher tells of the ends of processes, of any number with one descriptor
-// and one goroutine.
+// Watcher reports the ends of processes. One descriptor and one goroutine serve any
+// number of processes.
 type Watcher struct {
-	epoll *os.File // waited for by the runtime's own poller: no thread is held
+	epoll *os.File // the runtime's poller waits for it, without a thread of its own
 	raw   syscall.RawConn
 
 	mu   sync.Mutex
@@ -42,10 +42,10 @@ func NewWatcher() (*Watcher, error) {
 	return w, nil
 }
 
-// Watch calls dead once when the process of c ends, also when it has already
-// ended. dead runs on the watcher's goroutine and must not block. Closing c ends
-// the watch. Without a handle on the process (before Linux 5.3) nothing is
-// watched, and the end is noticed at the next read.
+// Watch calls dead once when the process of c ends, also when it has already ended. dead
+// runs on the watcher's goroutine and must not block. Closing c ends the watch. Without a
+// handle on the process (before Linux 5.3) nothing is watched, and the end of the process
+// is noticed at the next read from its connection.
 func (w *Watcher) Watch(c *attest.Credentials, dead func()) error {
 	w.mu.Lock()
 	w.next++
@@ -59,7 +59,7 @@ func (w *Watcher) Watch(c *attest.Credentials, dead func()) error {
 	return err
 }
 
-// add has the kernel report the end of the process of pidfd, once.
+// add registers pidfd with epoll for one event, the end of the process.
 func (w *Watcher) add(pidfd int, ticket uint64) (err error) {
 	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(ticket), Pad: int32(ticket >> 32)}
 	if outer := w.raw.Control(func(fd uintptr) { err = unix.EpollCtl(int(fd), unix.EPOLL_CTL_ADD, pidfd, &e) }); outer != nil {
@@ -71,15 +71,15 @@ func (w *Watcher) add(pidfd int, ticket uint64) (err error) {
 	return nil
 }
 
-// forget drops a registered call. The kernel drops its part with the handle,
-// which has no other holder.
+// forget drops the function of a ticket. The kernel drops its registration when the
+// handle is closed, because the handle has no other descriptor.
 func (w *Watcher) forget(ticket uint64) {
 	w.mu.Lock()
 	delete(w.dead, ticket)
 	w.mu.Unlock()
 }
 
-// loop ends with the descriptor.
+// loop reports ended processes until the descriptor is closed.
 func (w *Watcher) loop() {
 	events := make([]unix.EpollEvent, 64)
 	for {
@@ -111,8 +111,8 @@ func (w *Watcher) report(ticket uint64) {
 	}
 }
 
-// Close ends the watching. Ends of processes are no longer reported. It waits for
-// a running call of dead.
+// Close ends the watching and waits for a running call of dead. Later ends are not
+// reported.
 func (w *Watcher) Close() error {
 	err := w.epoll.Close()
 	w.done.Wait()
