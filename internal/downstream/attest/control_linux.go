@@ -1,7 +1,7 @@
 package attest
 
-// The socket before bind. Invariant: every connection that it accepts carries the
-// credentials of the writer of each byte, those before the accept included.
+// The socket before bind. Invariant: every accepted connection carries the credentials of
+// the writer of each byte, including the bytes before the accept.
 
 import (
 	"cmp"
@@ -13,12 +13,11 @@ import (
 // ListenControl prepares a Unix socket before bind and listen; it fits
 // net.ListenConfig.Control.
 //
-// SO_PASSCRED is inherited by accepted sockets, so that the kernel notes the
-// writer of every byte, those before the accept included, and never merges two
-// writers into one read. SO_PASSRIGHTS (Linux 6.16) off makes a sender that
-// passes descriptors fail; older kernels do not know it. The mode of the
-// unbound socket becomes that of the file, which therefore never existed with
-// a wider one.
+// SO_PASSCRED is inherited by accepted sockets, so the kernel records the writer of every
+// byte, also before the accept, and never merges two writers into one read. With
+// SO_PASSRIGHTS (Linux 6.16) off, passing descriptors fails for the sender; older kernels
+// do not have it. The mode of the unbound socket becomes the mode of the file, which
+// therefore never has a wider one.
 func ListenControl(network, address string, c syscall.RawConn) error {
 	var err error
 	outer := c.Control(func(fd uintptr) {

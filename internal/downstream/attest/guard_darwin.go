@@ -1,11 +1,11 @@
 package attest
 
-// arm has nothing to prepare on macOS.
+// arm does nothing on macOS.
 func (g *guard) arm() {}
 
-// Read compares the audit token of the process that used the peer's socket
-// last with the one at accept. A read has no writer here: one that writes
-// between two others is not seen.
+// Read compares the audit token of the process that used the peer's socket last with the
+// one at the accept. macOS does not report the writer of a read: another process that
+// writes between two writes of the connecting one is not detected.
 func (g *guard) Read(p []byte) (int, error) {
 	if g.broken.Load() {
 		return 0, ErrBreach

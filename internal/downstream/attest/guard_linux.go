@@ -1,8 +1,8 @@
 package attest
 
-// Reading with credentials. Invariant: a byte that Read returns was written by the
-// process and uid of the credentials, and that process lived after the read; no
-// descriptor that a peer passed stays open.
+// Reading with credentials. Invariant: a byte that Read returns was written by the process
+// and uid of the credentials, and that process was alive after the read; no descriptor that
+// a peer passed stays open.
 
 import (
 	"encoding/binary"
@@ -16,22 +16,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPassed is the most descriptors that one message can carry (SCM_MAX_FD).
+// maxPassed is the largest number of descriptors in one message (SCM_MAX_FD).
 const maxPassed = 253
 
-// controlWords is room for one credential, one pidfd and maxPassed
-// descriptors, in words so that it is aligned: each part is a header of two
-// words and its data, padded.
+// controlWords is the size of a buffer for one credential, one pidfd and maxPassed
+// descriptors. It is counted in words for alignment: each part is a header of two words and
+// its padded data.
 const controlWords = (2 + 2) + (2 + 1) + (2 + (4*maxPassed+7)/8)
 
-// arm prepares what every read uses, so that a read allocates nothing. A
-// connection that gives no descriptor is closed, and Read says so.
+// arm prepares what every read uses, so that a read does not allocate. If the connection
+// has no descriptor, it is closed and Read fails.
 func (g *guard) arm() {
 	g.raw, _ = g.c.SyscallConn()
 	g.receive = g.receiveOn
 }
 
-// Read is one recvmsg, and the checks of its writer.
+// Read receives one message and checks its writer.
 func (g *guard) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -60,8 +60,8 @@ func (g *guard) Read(p []byte) (int, error) {
 	return g.living(g.got.n)
 }
 
-// living is the last check: bytes of a process that has ended may be those of
-// an heir that was given its pid.
+// living is the last check: after the process has ended, its pid may have been reused by
+// the writer of these bytes.
 func (g *guard) living(n int) (int, error) {
 	switch g.creds.process.state() {
 	case running:
@@ -72,7 +72,7 @@ func (g *guard) living(n int) (int, error) {
 	return 0, g.end(BreachDead)
 }
 
-// asRead gives an error of the poller the name that it has on any connection.
+// asRead gives an error of the poller the operation name "read".
 func asRead(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -85,7 +85,7 @@ func (g *guard) failed(errno syscall.Errno) error {
 	return &net.OpError{Op: "read", Net: "unix", Source: g.c.LocalAddr(), Addr: g.c.RemoteAddr(), Err: os.NewSyscallError("recvmsg", errno)}
 }
 
-// receiveOn reads once; false means that there is nothing yet.
+// receiveOn reads once; false means that there is no data yet.
 func (g *guard) receiveOn(fd uintptr) bool {
 	var control [controlWords]uint64
 	iov := unix.Iovec{Base: &g.into[0]}
@@ -113,8 +113,8 @@ func receiveMessage(fd uintptr, msg *unix.Msghdr) (int, syscall.Errno) {
 	}
 }
 
-// judge closes the descriptors that came along, and finds what is wrong with a
-// read. The end of the stream has no writer and needs no credentials.
+// judge closes the descriptors in the control data and returns the breach of a read, if
+// any. The end of the stream has no writer and needs no credentials.
 func (c *Credentials) judge(n, flags int, control []byte) (breach string) {
 	pid, uid, attested, passed := readControl(control)
 	switch {
@@ -132,8 +132,8 @@ func (c *Credentials) judge(n, flags int, control []byte) (breach string) {
 	return ""
 }
 
-// readControl takes control data apart. Every descriptor in it is closed;
-// passed counts those that the peer sent.
+// readControl parses control data and closes every descriptor in it. passed counts the
+// descriptors that the peer sent.
 func readControl(b []byte) (pid int32, uid uint32, attested bool, passed int) {
 	for len(b) >= unix.SizeofCmsghdr {
 		h, data, rest, err := unix.ParseOneSocketControlMessage(b)

@@ -2,8 +2,8 @@
 
 package attest
 
-// arm has nothing to prepare.
+// arm does nothing on this system.
 func (g *guard) arm() {}
 
-// Read refuses: nothing is known of a peer on this system.
+// Read always fails: this system reports nothing about a peer.
 func (g *guard) Read(p []byte) (int, error) { return 0, g.end(BreachUnattested) }

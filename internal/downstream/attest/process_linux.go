@@ -1,7 +1,7 @@
 package attest
 
-// The handle on a process. Invariant: it is that of one process instance for as long
-// as it is held, whatever becomes of the pid.
+// The handle on a process. Invariant: it refers to one process instance as long as it is
+// held, even if the pid is reused.
 
 import (
 	"bytes"
@@ -16,14 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a handle on one process instance: a pidfd, or before Linux 5.3 the
-// open /proc directory of the pid, which answers ESRCH once that instance is
-// gone, also when its pid was reused. One kind of peer has no handle: a peer
-// outside our pid namespace on a kernel without SO_PEERPIDFD. It is marked
-// Foreign and counts as alive until Close.
+// process is a handle on one process instance: a pidfd, or before Linux 5.3 the open /proc
+// directory of the pid, which returns ESRCH once that instance has ended, even if its pid
+// was reused. A peer outside of this pid namespace on a kernel without SO_PEERPIDFD has no
+// handle. It is marked Foreign and counts as alive until Close.
 //
-// The descriptor is polled under the lock so that Close cannot release its number
-// to another file meanwhile.
+// The descriptor is polled under the lock, so that Close cannot release its number to
+// another file meanwhile.
 type process struct {
 	mu      sync.Mutex
 	pidfd   handle
@@ -32,19 +31,19 @@ type process struct {
 	onClose []func()
 }
 
-// handle is a descriptor plus one, so that the zero value is none.
+// handle is a descriptor plus one, so that the zero value means none.
 type handle int
 
 func newHandle(fd int) handle { return handle(fd + 1) }
 func (h handle) fd() int      { return int(h) - 1 }
 func (h handle) held() bool   { return h > 0 }
 
-// state is what a look at the process finds.
+// state is the result of checking the process.
 type state uint8
 
 const (
 	over    state = iota // the process has ended
-	letGo                // Close was called: nobody looks any more
+	letGo                // Close was called; no further check is made
 	running              // the process runs
 )
 
@@ -82,7 +81,7 @@ func (p *process) close() error {
 	return err
 }
 
-// OnClose has f called by Close, under a lock; false: Close was called already.
+// OnClose makes Close call f, under a lock; false: Close was already called.
 func (c *Credentials) OnClose(f func()) bool {
 	p := &c.process
 	p.mu.Lock()
@@ -93,8 +92,8 @@ func (c *Credentials) OnClose(f func()) bool {
 	return !p.closed
 }
 
-// Handle calls use with the pidfd of the process, which stays open meanwhile. When
-// use succeeds, Close calls closed. held is false where there is no pidfd.
+// Handle calls use with the pidfd of the process, which stays open meanwhile. If use
+// succeeds, Close will call closed. held is false if there is no pidfd.
 func (c *Credentials) Handle(use func(pidfd int) error, closed func()) (held bool, err error) {
 	p := &c.process
 	p.mu.Lock()
@@ -109,8 +108,8 @@ func (c *Credentials) Handle(use func(pidfd int) error, closed func()) (held boo
 	return true, nil
 }
 
-// Exited: a pidfd becomes readable when its process exits. An error counts
-// as dead. It never waits, so the scheduler need not hear of the call.
+// Exited reports whether the process of a pidfd has exited: a pidfd becomes readable then.
+// An error counts as exited. The call never waits, so it bypasses the Go scheduler.
 func Exited(pidfd int) bool {
 	for {
 		fd := unix.PollFd{Fd: int32(pidfd), Events: unix.POLLIN}
@@ -122,9 +121,9 @@ func Exited(pidfd int) bool {
 	}
 }
 
-// openOld is the way of kernels before 6.5: the pid is opened, and uid and
-// start time are compared around it. A pid that was used again before the
-// accept by the same user is not detected; Instance is not attested then.
+// openOld is the method for kernels before 6.5: it opens the pid and compares uid and start
+// time before and after. A pid that was reused before the accept by the same user is not
+// detected, so Instance is not attested.
 func (p *process) openOld(pid int32, uid uint32) (start uint64, err error) {
 	path := "/proc/" + strconv.Itoa(int(pid))
 	dir, err := os.Open(path)
@@ -166,8 +165,8 @@ func ReadIn(dir *os.File, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 1<<16))
 }
 
-// ended reports whether the process behind an open /proc directory is gone or
-// only waits to be reaped.
+// ended reports whether the process of an open /proc directory has ended or waits to be
+// reaped.
 func ended(dir *os.File) bool {
 	b, err := ReadIn(dir, "stat")
 	if err != nil {
@@ -185,7 +184,7 @@ func startTime(path string) (uint64, error) {
 	return StartOf(b)
 }
 
-// StartOf reads the start time in a stat file.
+// StartOf parses the start time in a stat file.
 func StartOf(stat []byte) (uint64, error) {
 	f := StatFields(stat)
 	if len(f) < 20 {
@@ -194,8 +193,8 @@ func StartOf(stat []byte) (uint64, error) {
 	return strconv.ParseUint(string(f[19]), 10, 64)
 }
 
-// StatFields returns the fields of /proc/PID/stat from the state on. The command
-// name before it may contain anything, so the last parenthesis counts.
+// StatFields returns the fields of /proc/PID/stat from the state on. The command name
+// before it may contain anything, so the last parenthesis ends it.
 func StatFields(b []byte) [][]byte {
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
@@ -204,7 +203,7 @@ func StatFields(b []byte) [][]byte {
 	return bytes.Fields(b[i+1:])
 }
 
-// effectiveUID reads the uid of the process behind an open /proc directory.
+// effectiveUID reads the uid of the process of an open /proc directory.
 func effectiveUID(dir *os.File) (uint32, error) {
 	b, err := ReadIn(dir, "status")
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OfUnix asks the kernel who connected c: LOCAL_PEERCRED, uid and groups
-// copied at connect. Pid and instance ("PID.VERSION", where an exec makes a
-// new version) are those of the process that used the peer's socket last, read
-// now (LOCAL_PEERTOKEN), so they are observed; there is no handle on a process
-// here.
+// OfUnix returns the kernel's facts about the process that connected c: LOCAL_PEERCRED, uid
+// and groups copied at connect. Pid and instance ("PID.VERSION", where an exec makes a new
+// version) belong to the process that used the peer's socket last, read now
+// (LOCAL_PEERTOKEN), so they are observed. macOS has no handle on a process.
 func OfUnix(c *net.UnixConn) (*Credentials, error) {
 	return ofSocket(c, attest)
 }
@@ -39,7 +38,7 @@ func attest(fd int) (*Credentials, error) {
 	return c, nil
 }
 
-// token is what an audit token says of a process instance.
+// token is the part of an audit token that identifies a process instance.
 type token struct {
 	known   bool
 	pid     int32
@@ -50,11 +49,11 @@ func (t token) instance() string {
 	return strconv.Itoa(int(t.pid)) + "." + strconv.FormatUint(uint64(t.version), 10)
 }
 
-// auditToken is audit_token_t: eight words, of which the sixth is the pid and
-// the eighth the version of the pid.
+// auditToken is audit_token_t: eight words, of which the sixth is the pid and the eighth
+// the version of the pid.
 type auditToken [8]uint32
 
-// peerToken reads LOCAL_PEERTOKEN, for which x/sys has no wrapper.
+// peerToken reads LOCAL_PEERTOKEN, which x/sys does not wrap.
 func peerToken(fd int) (token, error) {
 	var t auditToken
 	size := uint32(unsafe.Sizeof(t))
@@ -78,15 +77,15 @@ func tokenOf(c *net.UnixConn) (t token, err error) {
 	return t, errors.Join(outer, err)
 }
 
-// UIDsMapped is always true: there are no user namespaces.
+// UIDsMapped is always true: macOS has no user namespaces.
 func UIDsMapped() (bool, error) { return true, nil }
 
-// ListenControl has nothing to prepare on macOS; it fits
-// net.ListenConfig.Control. The caller's chmod sets the socket's mode.
+// ListenControl does nothing on macOS; it fits net.ListenConfig.Control. The caller's chmod
+// sets the socket's mode.
 func ListenControl(network, address string, c syscall.RawConn) error { return nil }
 
-// process is no handle, only whether the connection was closed, and who used
-// it at the accept.
+// process is not a handle. It holds whether the connection was closed, and the audit token
+// at the accept.
 type process struct {
 	closed atomic.Bool
 	token  token
@@ -99,5 +98,5 @@ func (p *process) close() error {
 	return nil
 }
 
-// OnClose keeps nothing: there is no handle on the process. False after Close.
+// OnClose is false: there is no handle whose end f could follow.
 func (c *Credentials) OnClose(f func()) bool { return false }

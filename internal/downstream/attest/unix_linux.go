@@ -1,7 +1,7 @@
 package attest
 
-// Facts from SO_PEERCRED and similar options. Invariant: what is read by pid is kept only if
-// the process behind the handle was alive after all of it.
+// Facts from SO_PEERCRED and similar options. Invariant: a fact that was read by pid is
+// kept only if the process of the handle was alive afterwards.
 
 import (
 	"encoding/binary"
@@ -17,22 +17,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noUID is what the kernel answers for a socket that no process connected.
+// noUID is the kernel's answer for a socket that no process connected.
 const noUID = ^uint32(0)
 
-// OfUnix asks the kernel who connected c. The order matters: the handle on the
-// process comes before everything that is read by pid, and the last step looks
-// whether the process was alive after all of it.
+// OfUnix returns the kernel's facts about the process that connected c. The order matters:
+// the handle on the process is opened before anything is read by pid, and the last step
+// checks that the process is alive.
 //
-// Errors: ErrGone for a process that has exited, ErrNoIdentity for the
-// overflow uid, otherwise the system call that failed. The caller must Close
-// the result.
+// Errors: ErrGone for a process that has exited, ErrNoIdentity for the overflow uid,
+// otherwise the system call that failed. The caller must Close the result.
 func OfUnix(c *net.UnixConn) (*Credentials, error) {
 	return ofSocket(c, func(fd int) (*Credentials, error) { return attest(fd, peerPidfd) })
 }
 
-// attest does OfUnix for a descriptor; pidfd is a parameter so that the way of
-// an older kernel can be walked on a newer one.
+// attest does OfUnix for a descriptor; pidfd is a parameter so that tests can run the code
+// for an older kernel on a newer one.
 func attest(fd int, pidfd func(int) (int, error)) (*Credentials, error) {
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
@@ -55,9 +54,9 @@ func attest(fd int, pidfd func(int) (int, error)) (*Credentials, error) {
 	return c, nil
 }
 
-// hold takes a handle on the peer's process. Only ENOPROTOOPT means that the
-// kernel has no SO_PEERPIDFD. Any other error means that the peer is gone;
-// opening the pid instead could pin another process.
+// hold opens a handle on the peer's process. Only ENOPROTOOPT means that the kernel has no
+// SO_PEERPIDFD. Any other error means that the peer is gone; opening the pid instead could
+// open another process.
 func (c *Credentials) hold(fd int, pidfd func(int) (int, error)) error {
 	p, err := pidfd(fd)
 	if err == nil {
@@ -69,7 +68,7 @@ func (c *Credentials) hold(fd int, pidfd func(int) (int, error)) error {
 		return fmt.Errorf("reading SO_PEERPIDFD: %w (%w)", ErrGone, err)
 	}
 	if c.PID == 0 {
-		return nil // foreign, without any handle: the listener decides
+		return nil // foreign, without a handle: the listener decides
 	}
 	start, err := c.process.openOld(c.PID, c.UID)
 	if err != nil {
@@ -83,10 +82,9 @@ func peerPidfd(fd int) (int, error) {
 	return unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 }
 
-// UsableUID refuses ids that identify no user. In a user namespace every uid
-// without a mapping reads as the overflow uid. The overflow uid is accepted in
-// one case only: it is our own uid and every uid is mapped, so that no other uid
-// reads as it.
+// UsableUID refuses ids that identify no user. In a user namespace every uid without a
+// mapping reads as the overflow uid. The overflow uid is accepted only if it is the uid of
+// this process and every uid is mapped, so that no other uid reads as it.
 func UsableUID(uid uint32) error {
 	if uid == noUID {
 		return ErrNoIdentity
@@ -112,9 +110,9 @@ func overflowUID() uint32 {
 	return uint32(n)
 }
 
-// UIDsMapped reports whether every uid has its own number here. False means
-// that the daemon runs in a user namespace, where foreign uids cannot be told
-// apart; status must say so.
+// UIDsMapped reports whether every uid is mapped to itself. False means that the daemon
+// runs in a user namespace, where foreign uids cannot be distinguished; status has to
+// report this.
 func UIDsMapped() (bool, error) {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
@@ -123,8 +121,8 @@ func UIDsMapped() (bool, error) {
 	return strings.Join(strings.Fields(string(b)), " ") == "0 0 4294967295", nil
 }
 
-// peerGroups reads SO_PEERGROUPS (Linux 4.13), for which x/sys has no wrapper.
-// The kernel answers ERANGE with the size it needs.
+// peerGroups reads SO_PEERGROUPS (Linux 4.13), which x/sys does not wrap. If the buffer is
+// too small, the kernel returns ERANGE and the size.
 func peerGroups(fd int) ([]uint32, bool) {
 	buf := make([]byte, 4*64)
 	for range 2 {
@@ -155,9 +153,9 @@ func peerLabel(fd int) string {
 	return s
 }
 
-// foreign compares the peer's pid and mount namespaces with ours. A peer whose
-// namespaces cannot be read (another user's process) is not foreign; the uid
-// decides there.
+// foreign compares the peer's pid and mount namespaces with those of this process. A peer
+// whose namespaces cannot be read (another user's process) is not foreign; its uid is
+// checked anyway.
 func foreign(pid int32) bool {
 	if pid == 0 {
 		return true
@@ -175,9 +173,9 @@ func foreign(pid int32) bool {
 	return false
 }
 
-// instanceOfPidfd names the process by the inode of its handle, which is
-// unique for this boot on pidfs (Linux 6.9). Before that all handles share one
-// inode, and pid with start time must do.
+// instanceOfPidfd names the process by the inode of its handle, which is unique during this
+// boot on pidfs (Linux 6.9). Before that all handles share one inode, and pid and start
+// time are used instead.
 func instanceOfPidfd(pidfd int, pid int32) (string, bool) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
@@ -191,12 +189,12 @@ func instanceOfPidfd(pidfd int, pid int32) (string, bool) {
 	return Instance(pid, start), false
 }
 
-// Instance is the name of a process instance: "BOOT/PID@START".
+// Instance returns the name of a process instance: "BOOT/PID@START".
 func Instance(pid int32, start uint64) string {
 	return bootID() + "/" + strconv.Itoa(int(pid)) + "@" + strconv.FormatUint(start, 10)
 }
 
-// BootID is constant for the life of the kernel, so it is read once.
+// BootID returns the boot id of the kernel, or "boot" if it cannot be read.
 func BootID() string { return bootID() }
 
 var bootID = sync.OnceValue(func() string {

@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// OfUnix knows no peer credentials on this system: ErrUnsupported.
+// OfUnix returns ErrUnsupported on this system.
 func OfUnix(c *net.UnixConn) (*Credentials, error) { return nil, ErrUnsupported }
 
-// UIDsMapped is not known on this system: ErrUnsupported.
+// UIDsMapped returns ErrUnsupported on this system.
 func UIDsMapped() (bool, error) { return false, ErrUnsupported }
 
-// ListenControl refuses: without peer credentials the socket stays shut.
+// ListenControl refuses to open the socket: this system has no peer credentials.
 func ListenControl(network, address string, c syscall.RawConn) error { return ErrUnsupported }
 
 type process struct{}
@@ -21,5 +21,5 @@ type process struct{}
 func (p *process) alive() bool  { return false }
 func (p *process) close() error { return nil }
 
-// OnClose keeps nothing: there is nothing to close.
+// OnClose is false: there is no handle.
 func (c *Credentials) OnClose(f func()) bool { return false }

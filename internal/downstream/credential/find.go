@@ -51,8 +51,8 @@ func Find(runtimeDir string, mine func(bind string) bool) (found File, refused [
 	return File{}, refused, ErrNone
 }
 
-// list looks at everything in the directory, the newest first, without
-// following a link. Of more than maxLook some are left out.
+// list returns everything in the directory, the newest first, without following links.
+// Beyond maxLook entries, some are left out.
 func list(dir *os.Root) ([]fs.FileInfo, error) {
 	d, err := dir.Open(".")
 	if err != nil {

@@ -1,19 +1,19 @@
-// Package credential keeps session tokens in files, for hooks and CI steps that
-// run beside the MCP process and need one.
+// Package credential keeps session tokens in files, for hooks and CI steps that run
+// beside the MCP process and need one.
 //
-// All files are in the directory "sessions" of the runtime directory, never in a
-// shared temporary one, and are judged by one rule.
+// All files are in the directory "sessions" of the runtime directory, never in a shared
+// temporary directory, and one set of checks applies to all of them.
 //
-// Invariants: a file made by Write is whole, synced, 0600, ours, and has an
-// unguessable name, or it does not exist. A file returned by Find is a regular
-// file of ours that no other user can read, change or have linked, and has not
-// expired. No link is followed, neither to read nor to remove. No error contains
-// a token or a part of one.
+// Invariants: a file made by Write is complete, synced, has mode 0600, belongs to this
+// user and has an unguessable name, or it does not exist. A file returned by Find is a
+// regular file of this user that no other user can read, change or have linked, and has
+// not expired. No link is followed, neither to read nor to remove. No error contains a
+// token or a part of one.
 //
-// Limit: another program of the same user can read such a file. The token's short
-// life, its binding to a process and its revocation limit the damage. A user who
-// may write to the directories above the runtime directory may put another one in
-// its place; it would have to belong to us.
+// Limit: another program of the same user can read such a file. The token's short life,
+// its binding to a process and its revocation limit the damage. A user who can write to
+// the directories above the runtime directory can replace it, but only by another
+// directory that belongs to this user.
 package credential
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Why a file or a directory is refused, wrapped with its path.
+// The reasons for refusing a file or a directory, wrapped with its path.
 var (
 	ErrNone    = errors.New("there is no session file that can be used")
 	ErrKind    = errors.New("it is not a regular file")
@@ -49,10 +49,10 @@ const (
 	folder  = "sessions"
 	suffix  = ".json"
 	maxSize = 4 << 10 // bytes; a token has at most 1,024
-	maxLook = 4096    // files that are looked at, so that nobody has us read all day
+	maxLook = 4096    // files that are read, so that a full directory costs bounded work
 )
 
-// File is a session as it is kept.
+// File is the content of a session file.
 type File struct {
 	Token     string    `json:"token"`
 	SessionID string    `json:"session_id"` // 16 hex
@@ -60,7 +60,7 @@ type File struct {
 	Expires   time.Time `json:"expires"`
 }
 
-// valid checks the form: a file has one meaning or none. now is not asked.
+// valid reports whether the fields are well-formed. It does not check the expiry.
 func (f File) valid() bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 	return f.Token != "" && len(f.Token) <= 1024 && strings.Trim(f.Token, alphabet) == "" &&
@@ -69,9 +69,9 @@ func (f File) valid() bool {
 		!f.Expires.IsZero()
 }
 
-// open opens the directory of session files. It is ours, 0700, and neither it
-// nor the runtime directory is a link; when it is missing, the error is
-// fs.ErrNotExist.
+// open opens the directory of session files. It must belong to this user with mode 0700,
+// and neither it nor the runtime directory may be a link. The error for a missing
+// directory is fs.ErrNotExist.
 func open(runtimeDir string) (*os.Root, error) {
 	if runtimeDir == "" {
 		return nil, fmt.Errorf("there is no runtime directory: %w", fs.ErrNotExist)
@@ -85,9 +85,9 @@ func open(runtimeDir string) (*os.Root, error) {
 	return enter(filepath.Join(outer, folder), 0o077, above.Lstat, above.OpenRoot, folder)
 }
 
-// enter opens a directory and makes sure that it is the one that was looked at
-// without following a link, and that it is ours without the bits in deny. look
-// and open take name; path is for errors.
+// enter opens a directory and checks that it is the one that look returned without
+// following a link, that it belongs to this user, and that its mode has no bit of deny.
+// look and open take name; path is for errors.
 func enter(path string, deny fs.FileMode, look func(string) (fs.FileInfo, error), open func(string) (*os.Root, error), name string) (*os.Root, error) {
 	seen, err := look(name)
 	if err != nil {
@@ -111,13 +111,13 @@ func enter(path string, deny fs.FileMode, look func(string) (fs.FileInfo, error)
 	return dir, nil
 }
 
-// own reports whether a file is ours.
+// own reports whether a file belongs to this user.
 func own(fi fs.FileInfo) bool {
 	uid, _, ok := peer.Owner(fi)
 	return ok && uid == uint32(os.Geteuid())
 }
 
-// judge is what must hold of a file before it is believed.
+// judge returns the reason why a file must not be used; nil: none.
 func judge(fi fs.FileInfo) error {
 	links, ok := linksOf(fi)
 	switch {
@@ -137,10 +137,9 @@ func judge(fi fs.FileInfo) error {
 	return nil
 }
 
-// read opens a file of dir and gives what it holds once check has nothing
-// against it. A Root follows links that stay within it, so the file is compared
-// with what stands under the name; and it does not wait for the other end of a
-// pipe that was put there in between.
+// read returns the content of a file of dir if check accepts it. A Root follows links
+// that stay within it, so the opened file is compared with the entry of that name. The
+// open does not block if a pipe has replaced the file.
 func read(dir *os.Root, name string, check func(fs.FileInfo) error) (File, error) {
 	seen, err := dir.Lstat(name)
 	if err != nil {
@@ -171,8 +170,8 @@ func read(dir *os.Root, name string, check func(fs.FileInfo) error) (File, error
 	return parse(b)
 }
 
-// parse reads what Write wrote, in its one spelling. The decoder's own words
-// quote what it read, so they are not passed on.
+// parse decodes a file and accepts only the exact encoding that Write produces. The
+// decoder's errors quote the input, so they are not returned.
 func parse(b []byte) (File, error) {
 	var f File
 	if len(b) > maxSize {

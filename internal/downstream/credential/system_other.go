@@ -6,5 +6,5 @@ import "io/fs"
 
 const openFlags = 0
 
-// linksOf cannot be told here, nor can the owner: no session file is believed.
+// linksOf reports no number on this system, so every session file is refused.
 func linksOf(fs.FileInfo) (uint64, bool) { return 0, false }

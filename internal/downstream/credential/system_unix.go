@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// openFlags follow no link and never block.
+// openFlags make an open follow no link and never block.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// linksOf is how many names a file has; false: that cannot be told.
+// linksOf returns the number of hard links of a file; false: unknown.
 func linksOf(fi fs.FileInfo) (uint64, bool) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {

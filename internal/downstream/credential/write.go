@@ -14,15 +14,14 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// unfinished is the suffix of a file that is being written. Readers pass it by.
+// unfinished is the suffix of a file that is being written. Readers skip it.
 const unfinished = ".new"
 
-// Write stores f in a new file and returns its path. It makes the runtime
-// directory and its subdirectory when they are missing (0700). When one of them
-// is a link, belongs to another user, or is open to others, nothing is written.
-// On an error no file is left.
+// Write stores f in a new file and returns its path. It makes the runtime directory and
+// its subdirectory when they are missing (0700). It fails if one of them is a link,
+// belongs to another user, or is open to others. On an error no file is left.
 //
-// The file gets its name, of 128 random bits, when it is whole; nothing is
+// The file gets its name, with 128 random bits, when it is complete. No file is
 // replaced.
 func Write(runtimeDir string, f File) (path string, err error) {
 	if !f.valid() {
@@ -58,7 +57,7 @@ func prepare(runtimeDir string) (*os.Root, error) {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return open(runtimeDir) // whatever stands there now is judged
+	return open(runtimeDir) // checks the directory, however it was made
 }
 
 // put writes, syncs and names a file, or leaves nothing.
@@ -87,14 +86,14 @@ func settle(dir *os.Root, draft, name string) error {
 }
 
 const (
-	// abandoned is how old an unfinished file is whose writer was killed.
+	// abandoned is the age at which an unfinished file belongs to a killed writer.
 	abandoned = time.Minute
-	// outlived is how old a file is in which no token can be good: none lives
+	// outlived is the age at which no token of a file can be valid: no token lives
 	// longer than a day.
 	outlived = 25 * time.Hour
 )
 
-// Remove removes the files of a session. There being none is no error.
+// Remove removes the files of a session. It is not an error if there are none.
 func Remove(runtimeDir, sessionID string) error {
 	_, err := sweep(runtimeDir, func(_ fs.FileInfo, f File, err error) bool { return err == nil && f.SessionID == sessionID })
 	if err != nil {
@@ -103,9 +102,10 @@ func Remove(runtimeDir, sessionID string) error {
 	return nil
 }
 
-// Sweep removes the files of sessions that have ended (nil: none are known) or
-// expired, what a killed writer left, and any file too old to hold a valid token.
-// Anything but a regular file of ours is left in place. A missing directory is no
+// Sweep removes the files of sessions that have expired or ended (nil: unknown),
+// unfinished files of killed writers, and any file too old to hold a valid token.
+// Anything but a regular file of this user is left in place. A missing directory is not
+// an error.
 // error.
 func Sweep(runtimeDir string, ended func(id string) bool) (removed int, err error) {
 	now := time.Now()
@@ -125,9 +125,9 @@ func Sweep(runtimeDir string, ended func(id string) bool) (removed int, err erro
 	return removed, nil
 }
 
-// sweep removes the regular files of ours that over selects. over is given the
-// file's content, or the error of reading it. Mode and links do not matter when a
-// name is removed.
+// sweep removes the regular files of this user that over selects. over is given the
+// file's content, or the error of reading it. Mode and links are not checked, because
+// only a name is removed.
 func sweep(runtimeDir string, over func(fs.FileInfo, File, error) bool) (removed int, err error) {
 	dir, err := open(runtimeDir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,11 +12,11 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Refusal is a connection that was closed at the door, or later for what came
-// on it, and what the kernel says of its other end.
+// Refusal describes a connection that was refused at the accept, or closed later because
+// of its data, with the kernel's facts about its other end.
 type Refusal struct {
 	Reason string              // one of the Reason constants
-	Peer   *attest.Credentials // of a Unix peer, to be read during the call; nil where nothing is known
+	Peer   *attest.Credentials // of a Unix peer, valid during the call; nil: unknown
 	Owner  Ownership           // of a loopback connection
 	UID    uint32              // the owner, when Owner is OwnerSame or OwnerOther
 	Holder peer.Holder         // zero where none was found
@@ -37,9 +37,9 @@ func (l *Listener) start() {
 	}
 }
 
-// loop accepts until the socket is closed. Any other error (no descriptors
-// left, a connection that broke in the queue) is waited out: one that was
-// handed to http.Server would end it.
+// loop accepts until the socket is closed. After any other error (no descriptors left, a
+// connection that broke in the queue) it waits and retries: passed to http.Server, the
+// error would end the server.
 func (l *Listener) loop(s net.Listener) {
 	wait := time.Duration(0)
 	for {
@@ -62,7 +62,7 @@ func (l *Listener) loop(s net.Listener) {
 	}
 }
 
-// admit seats a connection, or closes it.
+// admit counts a connection and examines it, or closes it.
 func (l *Listener) admit(c net.Conn) {
 	remote := addrPort(c.RemoteAddr())
 	key, reason := l.seats.take(remote.Addr())
@@ -75,14 +75,14 @@ func (l *Listener) admit(c net.Conn) {
 	o := &stamped.origin
 	o.Listener, o.Local, o.Remote = l, addrPort(c.LocalAddr()), remote
 	if l.Loopback {
-		l.loops.Go(func() { l.examine(stamped) }) // a search takes its time, and others are not to wait for it
+		l.loops.Go(func() { l.examine(stamped) }) // a search takes time, and the accept loop must not wait for it
 		return
 	}
 	l.examine(stamped)
 }
 
-// examine asks the kernel about a connection before its first byte is read, and
-// hands it to Accept; or closes it.
+// examine gets the kernel's facts about a connection before its first byte is read, and
+// passes it to Accept or closes it.
 func (l *Listener) examine(c *conn) {
 	reason := l.stamp(c.Conn, &c.origin)
 	if reason == "" {
@@ -104,7 +104,7 @@ func (l *Listener) examine(c *conn) {
 	}
 }
 
-// stamp identifies the peer. A reason means that the connection must be closed.
+// stamp identifies the peer. If reason is not empty, the connection must be closed.
 func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
 	if u, ok := c.(*net.UnixConn); ok {
 		return l.stampUnix(u, o)
@@ -114,7 +114,7 @@ func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
 	}
 	reason = o.stampOwner(peer.OwnerOfTCP)
 	if l.AuthEnforced {
-		return "" // the token decides; the owner only tells failing callers apart
+		return "" // the token decides; the owner only distinguishes failing callers
 	}
 	if reason == "" && o.Owner == OwnerSame && l.opts.Holders != nil {
 		return o.stampHolder()
@@ -141,9 +141,9 @@ func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
 	return ""
 }
 
-// spawned returns the agent that a peer belongs to. The lookup goes by process
-// number, and is confirmed by the process being alive afterwards: the number was
-// not reused.
+// spawned sets the started agent whose process tree contains a peer, and reports whether
+// there is one. The lookup uses the process number; that the process is alive afterwards
+// proves that the number was not reused.
 func (l *Listener) spawned(creds *attest.Credentials, o *Origin) bool {
 	if l.opts.Spawned == nil || creds.PID <= 0 {
 		return false
@@ -156,8 +156,8 @@ func (l *Listener) spawned(creds *attest.Credentials, o *Origin) bool {
 	return true
 }
 
-// guard lets a connection of the Unix socket be read only as what its peer
-// wrote, and ends it with the peer.
+// guard restricts the reads of a Unix connection to bytes that its peer wrote, and closes
+// the connection when the peer's process ends.
 func (l *Listener) guard(c *conn) (reason string) {
 	u, ok := c.Conn.(*net.UnixConn)
 	if !ok {
@@ -170,9 +170,9 @@ func (l *Listener) guard(c *conn) (reason string) {
 	return ""
 }
 
-// stampOwner finds the owner of the socket at the other end. A socket of another
-// user, or of none, is refused. Where the system cannot tell, the connection is
-// served with fewer facts.
+// stampOwner finds the owner of the socket at the other end. A socket of another user, or
+// without an owner, is refused. If the system cannot tell, the connection is accepted
+// with fewer facts.
 func (o *Origin) stampOwner(owner func(local, remote netip.AddrPort) (uint32, error)) (reason string) {
 	uid, err := owner(o.Local, o.Remote)
 	switch {

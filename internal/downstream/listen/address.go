@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// DefaultPort is the port of a TCP address that names none.
+// DefaultPort is the port of a TCP address without one.
 const DefaultPort = 7866
 
 // address is a configured TCP address after classification.
 type address struct {
-	ends     []netip.AddrPort // what will be bound; empty for a name
+	ends     []netip.AddrPort // the addresses to bind; empty for a name
 	name     string           // a name other than localhost
 	port     uint16
 	dual     bool   // empty host: both families' wildcard
 	loopback bool   // every end is loopback
-	problem  string // why it can never be bound; then nothing else holds
+	problem  string // why it can never be bound; the other fields are then meaningless
 }
 
 // resolver looks up the addresses of a name.
@@ -28,9 +28,9 @@ func systemResolver(ctx context.Context, name string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 }
 
-// classify decides what an address is by its text alone; only `localhost` is
-// looked up. Everything that is not positively loopback is not: mapped and
-// zoned forms are told apart before IsLoopback, which would accept them.
+// classify decides what an address is by its text alone; only `localhost` is looked up.
+// An address is loopback only if that is certain: mapped forms and forms with a zone are
+// excluded before IsLoopback, which would accept them.
 func classify(ctx context.Context, text string, lookup resolver) address {
 	host, port, problem := splitHostPort(text)
 	if problem != "" {
@@ -55,9 +55,8 @@ func classify(ctx context.Context, text string, lookup resolver) address {
 	return address{problem: "not an IP address, localhost or a host name; write host:port, such as 127.0.0.1:7866"}
 }
 
-// literal classifies an IP address. A mapped address binds its IPv4 form and a
-// zone means something for link-local addresses only, so that is what will be
-// bound; neither makes it loopback.
+// literal classifies an IP address. A mapped address is bound in its IPv4 form, and a
+// zone is kept for link-local addresses only. Neither of them counts as loopback.
 func (a address) literal(ip netip.Addr) address {
 	a.loopback = isLoopback(ip)
 	ip = ip.Unmap()
@@ -73,9 +72,9 @@ func isLoopback(ip netip.Addr) bool {
 	return !ip.Is4In6() && ip.Zone() == "" && ip.IsLoopback()
 }
 
-// localhost resolves the one name that may be loopback. It is, if all its
-// addresses are; those are then bound. The resolver gives IPv4 addresses in
-// mapped form, which is no more than how it stores them.
+// localhost resolves the only name that may be loopback. It is loopback if all its
+// addresses are, and all of them are bound. The resolver stores IPv4 addresses in mapped
+// form, so they are unmapped first.
 func (a address) localhost(ctx context.Context, lookup resolver) address {
 	ips, err := lookup(ctx, "localhost")
 	if err != nil || len(ips) == 0 {
@@ -94,8 +93,8 @@ func (a address) localhost(ctx context.Context, lookup resolver) address {
 	return a
 }
 
-// resolve fills in the addresses of a name. It is called for listeners that
-// enforce authentication only, so the answer decides nothing.
+// resolve looks up the addresses of a name. Only listeners that enforce authentication
+// have a name here, so the answer does not affect the decision.
 func (a address) resolve(ctx context.Context, lookup resolver) (address, error) {
 	if a.name == "" {
 		return a, nil
@@ -111,8 +110,8 @@ func (a address) resolve(ctx context.Context, lookup resolver) (address, error) 
 	return r, nil
 }
 
-// splitHostPort takes HOST, HOST:PORT, [IPv6], [IPv6]:PORT and a bare IPv6
-// literal. Brackets hold an IPv6 literal only; a port is a plain number.
+// splitHostPort parses HOST, HOST:PORT, [IPv6], [IPv6]:PORT and a bare IPv6 literal.
+// Brackets hold an IPv6 literal only; a port is a plain number.
 func splitHostPort(text string) (host string, port uint16, problem string) {
 	if text == "" {
 		return "", 0, "the address is empty"
@@ -143,7 +142,7 @@ func splitHostPort(text string) (host string, port uint16, problem string) {
 	return host, p, ""
 }
 
-// parsePort takes ":0" to ":65535" without leading zeros.
+// parsePort parses ":0" to ":65535" without leading zeros.
 func parsePort(s string) (uint16, bool) {
 	if len(s) < 2 || len(s) > 6 || s[0] != ':' || (s[1] == '0' && len(s) > 2) {
 		return 0, false
@@ -158,9 +157,9 @@ func parsePort(s string) (uint16, bool) {
 	return uint16(n), n <= 65535
 }
 
-// isName reports whether s can be a host name. One whose last label is a
-// number would be an IPv4 address to other readers (127.1, 0x7f000001,
-// 2130706433), so it is no name; nor is one with a dot at the end.
+// isName reports whether s can be a host name. A name whose last label is a number is
+// refused, because other parsers read it as an IPv4 address (127.1, 0x7f000001,
+// 2130706433), and so is a name that ends with a dot.
 func isName(s string) bool {
 	if len(s) > 253 {
 		return false
@@ -188,8 +187,8 @@ func isLabel(l string) bool {
 	return true
 }
 
-// equalFold compares ASCII without regard to case. strings.EqualFold would
-// also take the long s and the Kelvin sign.
+// equalFold compares ASCII without regard to case. strings.EqualFold would also match the
+// long s and the Kelvin sign.
 func equalFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false

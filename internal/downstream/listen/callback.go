@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// Callback opens a port on 127.0.0.1 for one answer of a browser; port 0 selects any free port. It is not a listener
-// of the daemon: its user checks the answer and closes it.
+// Callback opens a port on 127.0.0.1 for one answer of a browser; port 0 selects any free
+// port. It is not a listener of the daemon: its caller checks the answer and closes it.
 func Callback(port int) (net.Listener, error) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {

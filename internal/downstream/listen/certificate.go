@@ -11,9 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// certificate serves a key pair from two files and takes over a new one when
-// they change, so that a renewal needs no restart. A pair that does not load
-// (half of it written, say) changes nothing; the one in use stays.
+// certificate serves a key pair from two files and loads a new one when they change, so
+// that a renewal needs no restart. A pair that cannot be loaded, for instance because
+// half of it is written, leaves the current one in use.
 type certificate struct {
 	certFile, keyFile string
 	places            [2]*durable.Pinned
@@ -27,10 +27,10 @@ type certificate struct {
 	looked  time.Time
 }
 
-// maxCertificate is more bytes than a chain or a key has.
+// maxCertificate is an upper bound for the bytes of a chain or a key.
 const maxCertificate = 1 << 20
 
-// lookEvery is how often handshakes look at the files.
+// lookEvery is the shortest time between two checks of the files, made by handshakes.
 const lookEvery = time.Second
 
 func newCertificate(certFile, keyFile string, notice func(string)) (*certificate, error) {
@@ -54,8 +54,8 @@ func newCertificate(certFile, keyFile string, notice func(string)) (*certificate
 	return c, nil
 }
 
-// config speaks HTTP/1.1 only: the framing rules of the front are written for
-// it.
+// config returns the TLS configuration. It offers HTTP/1.1 only, because the front relies
+// on its framing rules.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -64,7 +64,7 @@ func (c *certificate) config() *tls.Config {
 	}
 }
 
-// current is the pair to use now.
+// current returns the pair to use now.
 func (c *certificate) current(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *certificate) current(now time.Time) *tls.Certificate {
 	return c.pair
 }
 
-// report says each problem once.
+// report reports each problem once.
 func (c *certificate) report(err error) {
 	if err == nil {
 		c.failed = ""

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// maxForwarded bounds how many addresses of a request are read.
+// maxForwarded is the largest number of addresses of a request that are read.
 const maxForwarded = 32
 
-// Client is the address of the client that a trusted proxy names in Forwarded
-// (RFC 7239) or X-Forwarded-For. It is claimed: failures are counted for it and
-// the record names it, and nothing else depends on it. It is not valid where
-// the connection does not come from a trusted proxy, the header is missing or
-// names no address, or both headers are there and differ: a proxy sets one of
-// them, and its client may have sent the other.
+// Client returns the address of the client that a trusted proxy names in Forwarded (RFC
+// 7239) or X-Forwarded-For. It is claimed: failures are counted for it and the record
+// contains it, and nothing else depends on it. It is the zero Addr if the connection does
+// not come from a trusted proxy, if the header is missing or contains no address, and if
+// both headers are present and differ: a proxy sets one of them, and its client may have
+// sent the other.
 func (o *Origin) Client(h http.Header) netip.Addr {
 	if o == nil || !o.Listener.trusts(o.Remote.Addr()) {
 		return netip.Addr{}
@@ -42,9 +42,9 @@ func (l *Listener) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(l.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// nearest returns the last address in a list that is not a trusted proxy's. Each
-// proxy appends the address that called it, so everything before that was chosen
-// by the caller of the first trusted proxy.
+// nearest returns the last address in a list that does not belong to a trusted proxy.
+// Each proxy appends the address that called it, so the caller of the first trusted proxy
+// chose everything before that address.
 func (l *Listener) nearest(lines []string, read func(string) (netip.Addr, bool)) (client netip.Addr) {
 	rest := strings.Join(lines, ",")
 	for range maxForwarded {
@@ -64,7 +64,7 @@ func (l *Listener) nearest(lines []string, read func(string) (netip.Addr, bool))
 	return netip.Addr{}
 }
 
-// forwardedFor is the address of the parameter "for" of an element of Forwarded.
+// forwardedFor returns the address of the parameter "for" of an element of Forwarded.
 func forwardedFor(element string) (a netip.Addr, ok bool) {
 	for pair := range strings.SplitSeq(element, ";") {
 		name, value, found := strings.Cut(strings.TrimSpace(pair), "=")
@@ -84,7 +84,7 @@ func forwardedFor(element string) (a netip.Addr, ok bool) {
 	return a, ok
 }
 
-// forwardedAddr reads an address with or without a port, as proxies write it.
+// forwardedAddr parses an address with or without a port, as proxies write it.
 func forwardedAddr(text string) (netip.Addr, bool) {
 	if end, err := netip.ParseAddrPort(text); err == nil {
 		return end.Addr().Unmap(), end.Addr().Zone() == ""

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// Free returns nil if a TCP address, HOST:PORT, can be bound at this moment, and otherwise
-// why it cannot. It binds it and lets it go.
+// Free returns nil if a TCP address, HOST:PORT, can be bound now, and otherwise the
+// reason why not. It binds the address and releases it.
 func Free(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -9,22 +9,22 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Holders finds the process that holds the other end of a loopback connection.
-// Still reports whether one that was found is still the same.
+// Holders finds the process that holds the other end of a loopback connection. Still
+// reports whether that process still holds it.
 type Holders interface {
 	Find(local, remote netip.AddrPort) (peer.Holder, error)
 	Still(peer.Holder) bool
 }
 
-// holderKept is how long the answer of Holders is taken for true.
+// holderKept is how long an answer of Holders is used.
 const holderKept = time.Second
 
-// holding is the process at the other end as it was found last.
+// holding is the last result of the search for the process at the other end.
 type holding struct {
 	mu     sync.Mutex
 	holder peer.Holder
 	err    error
-	at     time.Time // zero: it was never looked for
+	at     time.Time // zero: no search was made
 }
 
 func (h *holding) found() peer.Holder {
@@ -33,9 +33,9 @@ func (h *holding) found() peer.Holder {
 	return h.holder
 }
 
-// Holder is the process that holds the other end of a connection over TCP
-// within this machine, as it was within the last second. peer.ErrUnavailable:
-// the connection comes from elsewhere, or the system cannot tell.
+// Holder returns the process that holds the other end of a TCP connection within this
+// machine, at most one second old. peer.ErrUnavailable: the connection comes from another
+// machine, or the system cannot tell.
 func (o *Origin) Holder() (peer.Holder, error) {
 	if o == nil || !o.here() || o.Listener.opts.Holders == nil {
 		return peer.Holder{}, peer.ErrUnavailable
@@ -62,8 +62,8 @@ func (o *Origin) here() bool {
 	return remote.IsValid() && (remote.IsLoopback() || remote == o.Local.Addr())
 }
 
-// stampHolder judges a loopback connection by the process that holds its other
-// end: there has to be one, and it is not one of the daemon's own.
+// stampHolder checks the process that holds the other end of a loopback connection: there
+// must be one, and it must not belong to the daemon.
 func (o *Origin) stampHolder() (reason string) {
 	o.held = true
 	holder, err := o.Holder()
@@ -78,8 +78,8 @@ func (o *Origin) stampHolder() (reason string) {
 	return ""
 }
 
-// changedHands judges such a connection again when data arrives on it. A socket
-// without a holder because it was closed is accepted: its last bytes count.
+// changedHands repeats that check when data arrives. A socket that has no holder because
+// it was closed is accepted, so that its last bytes are read.
 func (o *Origin) changedHands() (reason string) {
 	if !o.held {
 		return ""

@@ -7,20 +7,21 @@ import (
 	"strings"
 )
 
-// rules are the Host and Origin values of one listener, worked out once after
-// the bind. They are exact: a Host is a name of ours with our port, or a
-// literal address that the connection really arrived on. The port may be left
-// out only where it is the scheme's own.
+// rules holds the accepted Host and Origin values of one listener, computed once after
+// the bind. They are exact: a Host is one of the daemon's names with its port, or the
+// literal address that the connection arrived on. The port may be missing only if it is
+// the default of the scheme.
 type rules struct {
 	unix       bool
 	scheme     string // "http://" or "https://"
-	standard   bool   // the port is the scheme's own
+	standard   bool   // the port is the default of the scheme
 	hosts      []string
 	origins    []string
 	configured []string // Spec.Origins
 }
 
-// unixRules: a client of the socket makes up a name, and may use these two.
+// unixRules returns the rules of a Unix socket: a client has to make up a host name, and
+// may use these two.
 func unixRules() rules {
 	return rules{
 		unix:    true,
@@ -29,7 +30,8 @@ func unixRules() rules {
 	}
 }
 
-// tcpRules: ends are the bound addresses, all with one port.
+// tcpRules returns the rules of a TCP listener. ends are the bound addresses, all with
+// one port.
 func tcpRules(s Spec, a address, ends []netip.AddrPort) rules {
 	port := ends[0].Port()
 	r := rules{scheme: "http://", standard: port == 80}
@@ -56,7 +58,7 @@ func tcpRules(s Spec, a address, ends []netip.AddrPort) rules {
 	return r
 }
 
-// own accepts a host of ours on this port, as Host and as Origin.
+// own accepts a host of the daemon on this port, as Host and as Origin.
 func (r *rules) own(host string, port uint16) {
 	full := strings.ToLower(host) + ":" + strconv.Itoa(int(port))
 	r.hosts = append(r.hosts, full)
@@ -67,9 +69,9 @@ func (r *rules) own(host string, port uint16) {
 	}
 }
 
-// further accepts an entry of `hosts`. One without a port is accepted as it
-// stands, which is what a proxy in front sends on, and with this port. Its
-// origin counts on this port only; others belong into `origins`.
+// further accepts an entry of `hosts`. An entry without a port is accepted as it is,
+// because a proxy in front may send it so, and with this port. Its origin is accepted on
+// this port only; other origins belong into `origins`.
 func (r *rules) further(entry string, port uint16) {
 	name, p, ok := hostEntry(entry)
 	switch {
@@ -84,7 +86,7 @@ func (r *rules) further(entry string, port uint16) {
 	}
 }
 
-// hostEntry reads NAME, NAME:PORT, or the same with an IP literal.
+// hostEntry parses NAME, NAME:PORT, or the same with an IP literal.
 func hostEntry(entry string) (host string, port *uint16, ok bool) {
 	host, rest := cutPort(entry)
 	if rest != "" {
@@ -100,14 +102,15 @@ func hostEntry(entry string) (host string, port *uint16, ok bool) {
 	return host, port, true
 }
 
-// validOrigin: SCHEME://AUTHORITY and nothing after it. "null" is what
-// anonymous frames send, so it can never be accepted.
+// validOrigin accepts SCHEME://AUTHORITY without anything after it. "null" is the origin
+// of anonymous frames, so it is never accepted.
 func validOrigin(o string) bool {
 	scheme, authority, ok := strings.Cut(o, "://")
 	return ok && scheme != "" && authority != "" && !strings.ContainsAny(authority, "/?#@\\* \t")
 }
 
-// neverMatch names the entries of hosts and origins that no request can match.
+// neverMatch describes the entries of hosts and origins that no request can match; empty:
+// none.
 func neverMatch(s Spec) string {
 	var odd []string
 	for _, h := range s.Hosts {
@@ -126,23 +129,22 @@ func neverMatch(s Spec) string {
 	return strings.Join(odd, ", ") + " can never match"
 }
 
-// HostAllowed reports whether a request with this Host may be served.
-// localAddr is the address the connection arrived on. No allocation for a
-// Host that is allowed.
+// HostAllowed reports whether a request with this Host may be served. localAddr is the
+// address that the connection arrived on. An allowed Host causes no allocation.
 func (l *Listener) HostAllowed(host string, localAddr netip.AddrPort) bool {
-	return slices.Contains(l.rules.hosts, host) || // as nearly every client writes it
+	return slices.Contains(l.rules.hosts, host) || // the usual spelling
 		l.rules.arrivedOn(host, localAddr) ||
 		slices.ContainsFunc(l.rules.hosts, func(h string) bool { return equalFold(host, h) })
 }
 
-// OriginAllowed reports whether a request with this Origin may be served.
-// Empty means that there is no such header: not a browser. Where the literal
-// address the connection arrived on counts too, use Origin.OriginAllowed.
+// OriginAllowed reports whether a request with this Origin may be served. Empty means
+// that the header is missing, so the client is not a browser. Origin.OriginAllowed also
+// accepts the literal address that the connection arrived on.
 func (l *Listener) OriginAllowed(origin string) bool {
 	return origin == "" || slices.Contains(l.rules.origins, origin) || slices.Contains(l.rules.configured, origin)
 }
 
-// originAllowedOn is OriginAllowed with the address the connection arrived on.
+// originAllowedOn is OriginAllowed with the address that the connection arrived on.
 func (l *Listener) originAllowedOn(origin string, localAddr netip.AddrPort) bool {
 	if l.OriginAllowed(origin) {
 		return true
@@ -151,8 +153,8 @@ func (l *Listener) originAllowedOn(origin string, localAddr netip.AddrPort) bool
 	return ok && l.rules.arrivedOn(host, localAddr)
 }
 
-// arrivedOn reports whether host is the literal address, and the port, that
-// the connection arrived on. A literal cannot be rebound by a name server.
+// arrivedOn reports whether host is the literal address and port that the connection
+// arrived on. A literal cannot be rebound by a name server.
 func (r *rules) arrivedOn(host string, localAddr netip.AddrPort) bool {
 	if r.unix || !localAddr.IsValid() {
 		return false
@@ -169,8 +171,8 @@ func (r *rules) arrivedOn(host string, localAddr netip.AddrPort) bool {
 	return ok && ip == localAddr.Addr().Unmap().WithZone("")
 }
 
-// cutPort splits off ":PORT", with the colon. A colon inside brackets is not
-// one; without brackets the last one is.
+// cutPort splits off ":PORT", with the colon. A colon inside brackets does not count;
+// without brackets the last one does.
 func cutPort(host string) (name, port string) {
 	i := strings.LastIndexByte(host, ':')
 	if i < 0 || strings.IndexByte(host[i:], ']') >= 0 {
@@ -179,8 +181,7 @@ func cutPort(host string) (name, port string) {
 	return host[:i], host[i:]
 }
 
-// parseLiteral reads an IP literal as it stands in a Host: IPv6 in brackets,
-// no zone, no mapped form.
+// parseLiteral parses an IP literal of a Host: IPv6 in brackets, no zone, no mapped form.
 func parseLiteral(s string) (netip.Addr, bool) {
 	if s == "" {
 		return netip.Addr{}, false
@@ -192,7 +193,7 @@ func parseLiteral(s string) (netip.Addr, bool) {
 		}
 		s = s[1 : len(s)-1]
 	} else if s[0] < '0' || s[0] > '9' {
-		return netip.Addr{}, false // spares the parser, and its error, the names
+		return netip.Addr{}, false // avoids the parser, and its error, for names
 	}
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" || ip.Is4In6() || ip.Is6() != bracketed {

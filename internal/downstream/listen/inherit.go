@@ -9,10 +9,10 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// inherit takes the socket that a service manager bound to the path and passed
-// to this process; nil when there is none. The same is asked of it as of a
-// socket that is bound here: its directory is private, its mode 0600. The file
-// stays when the daemon ends, because the manager goes on listening.
+// inherit returns the socket that a service manager bound to the path and passed to this
+// process; nil: none. It must meet the same conditions as a socket that is bound here: a
+// private directory and mode 0600. The file remains when the daemon ends, because the
+// manager continues to listen.
 //
 // Other sockets that were passed are closed, with a notice.
 func (u *unixSocket) inherit(dir *os.File, notice func(string)) (net.Listener, error) {
@@ -27,7 +27,7 @@ func (u *unixSocket) inherit(dir *os.File, notice func(string)) (net.Listener, e
 	return socket, nil
 }
 
-// passed finds the socket that is bound to the path.
+// passed returns the passed socket that is bound to the path.
 func (u *unixSocket) passed(notice func(string)) (found *net.UnixListener) {
 	for _, f := range peer.PassedSockets() {
 		l, err := net.FileListener(f)
@@ -47,9 +47,9 @@ func (u *unixSocket) passed(notice func(string)) (found *net.UnixListener) {
 	return found
 }
 
-// adopt makes a socket fit to attest its peers. Bytes of a client that waits
-// already have a writer only where the manager sets PassCredentials=yes;
-// without one the client is turned away.
+// adopt prepares a socket so that its peers can be attested. Bytes that a waiting client
+// has already sent carry a writer only if the manager sets PassCredentials=yes; otherwise
+// the connection of that client is closed.
 func (u *unixSocket) adopt(socket *net.UnixListener, dir *os.File) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -69,9 +69,9 @@ func (u *unixSocket) adopt(socket *net.UnixListener, dir *os.File) error {
 	return err
 }
 
-// Binder is the process that clients of the Unix socket see as their peer: the
-// daemon itself, or the service manager that passed the socket. 0 for TCP, and
-// where it is not visible.
+// Binder returns the process that clients of the Unix socket see as their peer: the
+// daemon itself, or the service manager that passed the socket. 0: the listener is TCP,
+// or the process is not visible.
 func (l *Listener) Binder() int {
 	if l.unix == nil {
 		return 0

@@ -1,15 +1,14 @@
-// Package listen opens the Unix socket and the TCP listeners. The bind table is
-// decided here, before any port is bound, and every accepted connection carries
-// what the kernel says about it.
+// Package listen opens the Unix socket and the TCP listeners. It decides the bind table
+// before any port is bound, and every accepted connection carries the kernel's facts
+// about it.
 //
-// Invariants: an address that is not positively loopback is served with
-// authentication or not at all. The bound address is the one that was classified,
-// never the text it came from. No name but `localhost` is resolved to classify
-// it. Accept returns only connections whose peer was attested (Unix) or whose
-// holder was found (loopback TCP without a token).
+// Invariants: an address that is not certainly loopback is served with authentication or
+// not at all. The classified address is bound, never the text it came from. No name but
+// `localhost` is resolved to classify it. Accept returns only connections whose peer was
+// attested (Unix) or whose holder was found (loopback TCP without a token).
 //
-// A connection of the Unix socket belongs to its connector: bytes written by
-// another process are not read, and the connection ends with the connector.
+// A connection of the Unix socket belongs to the process that connected it: bytes written
+// by another process are not read, and the connection ends with the process.
 //
 // A refused connection is closed, counted and reported to Options.OnRefused; it
 // never ends the accept loop.
@@ -27,7 +26,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// The values of Spec.Auth. Empty means AuthAuto.
+// Values of Spec.Auth. Empty means AuthAuto.
 const (
 	AuthAuto     = "auto"     // the bind table decides
 	AuthRequired = "required" // a token on every request, on loopback too
@@ -38,14 +37,14 @@ const (
 type Spec struct {
 	Network string // "unix" or "tcp"
 
-	// Addr is a path or "auto" for unix. For tcp it is HOST:PORT, where HOST is
-	// an IP literal, `localhost`, or another name (never loopback, resolved
-	// only when the listener is served with authentication).
+	// Addr is a path or "auto" for unix. For tcp it is HOST:PORT, where HOST is an IP
+	// literal, `localhost`, or another name. Another name is never loopback, and it is
+	// resolved only if the listener enforces authentication.
 	Addr string
 
 	Auth              string   // AuthAuto, AuthRequired or AuthNone; tcp only
 	CertFile, KeyFile string   // both or neither; tcp only
-	RequireTLS        bool     // without TLS: refused instead of warned about
+	RequireTLS        bool     // without TLS, refuse instead of warning
 	Hosts             []string // further Host values, NAME or NAME:PORT
 	Origins           []string // further Origin values, exact
 
@@ -54,7 +53,7 @@ type Spec struct {
 	TrustedProxies []netip.Prefix
 }
 
-// Options are what all listeners share. The zero value has working limits.
+// Options holds the options of all listeners. The zero value has working limits.
 type Options struct {
 	// RuntimeDir holds doorward.sock when a Spec says "auto".
 	RuntimeDir string
@@ -65,35 +64,34 @@ type Options struct {
 	// address.
 	MaxConns, MaxPerRemote int
 
-	// AllowForeign admits Unix peers of another pid or mount namespace; only
-	// their uid counts then.
+	// AllowForeign admits Unix peers of another pid or mount namespace; only their uid is
+	// then meaningful.
 	AllowForeign bool
 
-	// OwnChild says of a Unix peer that the daemon started it and that it must
-	// stay outside: a server must not call as the user it runs for. nil: no peer
-	// is checked. It runs on the accept loop.
+	// OwnChild reports whether the daemon started a Unix peer that must not connect: a
+	// server must not call as the user it runs for. nil: no peer is checked. It runs on
+	// the accept loop.
 	OwnChild func(*attest.Credentials) bool
 
-	// Spawned returns the started agent whose process tree contains a Unix peer;
-	// empty: none. Such a peer is admitted although the daemon started it, and its
-	// Origin says so: it is served as that agent or not at all. It is called before
+	// Spawned returns the started agent whose process tree contains a Unix peer; empty:
+	// none. Such a peer is admitted although the daemon started it, and Origin.Spawn
+	// identifies it: it is served as that agent or not at all. It is called before
 	// OwnChild, on the accept loop. nil: there are no agents.
 	Spawned func(*attest.Credentials) string
 
-	// Holders finds the process at the other end of a loopback connection. On
-	// listeners without a token a connection is admitted for that process alone,
-	// and bytes that arrive later than holderKept after the last search are not
-	// read before the next one. Connections are judged one by one, outside the
-	// accept loop. nil: no search; the socket's owner alone decides.
+	// Holders finds the process at the other end of a loopback connection. On listeners
+	// without a token, the connection is checked by that process: at the accept, and
+	// again before bytes are read that arrive later than holderKept after the last
+	// search. Connections are checked outside the accept loop. nil: no search; only the
+	// socket's owner is checked.
 	Holders Holders
 
-	// OnRefused is called for each connection that was refused when it was
-	// accepted, or later. It runs on the accept loop or on that of a connection and
-	// must not block.
+	// OnRefused is called for each connection that was refused at the accept or later. It
+	// runs on the accept loop or on the goroutine of a connection and must not block.
 	OnRefused func(Refusal)
 
-	// OnNotice is called with text for the operator: a certificate was reloaded, or
-	// could not be. It must not block.
+	// OnNotice is called with text for the operator, for instance that a certificate was
+	// reloaded. It must not block.
 	OnNotice func(text string)
 }
 
@@ -113,13 +111,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Listener is an open door. Its fields do not change after Open.
+// Listener is an open listener. Its fields do not change after Open.
 type Listener struct {
 	Spec
 	Loopback     bool   // a loopback address by classification; false for unix
 	AuthEnforced bool   // every request needs a credential
 	TLS          bool   // speaks TLS
-	Warning      string // for status and the log; empty when there is nothing to say
+	Warning      string // for status and the log; empty: none
 
 	opts    Options
 	sockets []net.Listener
@@ -136,11 +134,11 @@ type Listener struct {
 	refused [len(reasons)]atomic.Uint64
 }
 
-// Addr is the address as bound: "127.0.0.1:7866", "[::1]:7866", or the path
-// of the socket. With several (localhost) it is the first.
+// Addr returns the bound address: "127.0.0.1:7866", "[::1]:7866", or the path of the
+// socket. If there are several (localhost), it is the first.
 func (l *Listener) Addr() string { return l.sockets[0].Addr().String() }
 
-// Addrs are all addresses as bound.
+// Addrs returns all bound addresses.
 func (l *Listener) Addrs() []string {
 	var all []string
 	for _, s := range l.sockets {
@@ -149,7 +147,7 @@ func (l *Listener) Addrs() []string {
 	return all
 }
 
-// URL is what `serve` prints: "http://127.0.0.1:7866", "https://…" or
+// URL returns the text that `serve` prints: "http://127.0.0.1:7866", "https://…" or
 // "unix:PATH".
 func (l *Listener) URL() string {
 	switch {
@@ -161,13 +159,13 @@ func (l *Listener) URL() string {
 	return "http://" + l.Addr()
 }
 
-// Local reports whether callers of this listener are on this machine by
-// construction: the Unix socket, or a loopback listener. A wildcard listener
-// is not local, even for a caller that comes through 127.0.0.1.
+// Local reports whether all callers of this listener are on this machine: it is the Unix
+// socket or a loopback listener. A wildcard listener is not local, even for a caller that
+// connects to 127.0.0.1.
 func (l *Listener) Local() bool { return l.Network == "unix" || l.Loopback }
 
-// Accept waits for the next connection that may come in. It fails only once
-// the listener is closed, with net.ErrClosed.
+// Accept waits for the next admitted connection. It fails only after the listener was
+// closed, with net.ErrClosed.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.ready:
@@ -177,16 +175,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Net is the same listener for http.Server.Serve.
+// Net returns the listener as a net.Listener for http.Server.Serve.
 func (l *Listener) Net() net.Listener { return netListener{l} }
 
 type netListener struct{ *Listener }
 
 func (n netListener) Addr() net.Addr { return n.sockets[0].Addr() }
 
-// Close stops accepting and frees the address. Connections that are open stay
-// so; from then on the end of a Unix peer shows only at the next read. It may
-// be called more than once.
+// Close stops accepting and frees the address. Open connections stay open; the end of a
+// Unix peer is then noticed only at the next read. Close may be called more than once.
 func (l *Listener) Close() error {
 	l.close.Do(func() {
 		close(l.done)
@@ -199,11 +196,11 @@ func (l *Listener) Close() error {
 	return l.closed
 }
 
-// Open reports how many connections are open now.
+// Open returns the number of open connections.
 func (l *Listener) Open() int { return l.seats.taken() }
 
-// Refused counts the connections closed at the door or for what came on them
-// since the start, by reason; reasons that did not occur are left out.
+// Refused returns the number of connections that were refused at the accept, or closed
+// later because of their data, by reason. Reasons that did not occur are left out.
 func (l *Listener) Refused() map[string]uint64 {
 	counts := map[string]uint64{}
 	for i, reason := range reasons {
@@ -214,13 +211,13 @@ func (l *Listener) Refused() map[string]uint64 {
 	return counts
 }
 
-// RefusedError says why a listener stays shut. Nothing is bound then, and the
-// rest of the daemon goes on. Reason is one line of operator text with the
-// remedies, and never a token.
+// RefusedError is the reason why a listener is not opened. Nothing is bound then, and the
+// rest of the daemon continues. Reason is one line for the operator with the remedies; it
+// never contains a token.
 type RefusedError struct {
 	Addr   string // as configured; "unix:PATH" for the socket
 	Reason string
-	Err    error // what the system said, or nil
+	Err    error // the error of the system, or nil
 }
 
 func (e *RefusedError) Error() string {
@@ -229,8 +226,8 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Open decides and then opens one listener. The error is a *RefusedError.
-// ctx bounds the opening only.
+// Open decides about one listener and opens it. The error is a *RefusedError. ctx bounds
+// the opening only.
 func Open(ctx context.Context, s Spec, c Credential, o Options) (*Listener, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -240,6 +237,6 @@ func Open(ctx context.Context, s Spec, c Credential, o Options) (*Listener, erro
 	return openTCP(ctx, s, c, o.withDefaults(), systemResolver)
 }
 
-// openTimeout keeps a dead resolver from holding up the start, which ends
-// within two seconds when no listener is left.
+// openTimeout bounds the opening, so that a dead resolver does not delay the start: a
+// daemon without any listener ends within two seconds.
 const openTimeout = time.Second

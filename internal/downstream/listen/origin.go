@@ -13,34 +13,34 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Ownership is what the kernel's socket table says of a loopback TCP caller.
+// Ownership is the answer of the kernel's socket table about a loopback TCP caller.
 type Ownership string
 
-// The states. Every fact of this kind is observed: it may refuse, never admit.
+// The values of Ownership. They are observed: they may refuse, never admit.
 const (
-	OwnerNone    Ownership = ""        // not a loopback listener, or nobody was found
+	OwnerNone    Ownership = ""        // not a loopback listener, or no owner was found
 	OwnerSame    Ownership = "same"    // the daemon's own user
-	OwnerOther   Ownership = "other"   // comes in only where a token is enforced
+	OwnerOther   Ownership = "other"   // admitted only if a token is enforced
 	OwnerUnknown Ownership = "unknown" // this system cannot tell
 )
 
-// Origin is what is known of a connection, from the moment of its accept.
+// Origin holds the facts about a connection, from its accept on.
 type Origin struct {
 	Listener *Listener
-	Peer     *attest.Credentials // Unix sockets only; lives as long as the connection
-	Spawn    string              // the started agent whose tree Peer is in; empty for all others
+	Peer     *attest.Credentials // Unix sockets only; closed with the connection
+	Spawn    string              // the started agent whose process tree contains Peer; empty: none
 	Owner    Ownership           // loopback TCP
-	OwnerUID uint32              // when OwnerSame or OwnerOther
+	OwnerUID uint32              // if OwnerSame or OwnerOther
 	Local    netip.AddrPort      // TCP: the address the connection arrived on
 	Remote   netip.AddrPort      // TCP: the other end
 
 	expelled atomic.Bool
-	held     bool // loopback: it was admitted for the process that holds its other end
+	held     bool // loopback: admitted because of the process that holds its other end
 	holder   holding
 }
 
-// Expel lets the answer that is being written go out, and ends the connection
-// at its next read.
+// Expel ends the connection at its next read; the answer that is being written is still
+// sent.
 func (o *Origin) Expel() { o.expelled.Store(true) }
 
 // HostAllowed is Listener.HostAllowed for this connection.
@@ -48,17 +48,16 @@ func (o *Origin) HostAllowed(host string) bool {
 	return o != nil && o.Listener.HostAllowed(host, o.Local)
 }
 
-// OriginAllowed is Listener.OriginAllowed for this connection; the literal
-// address that it arrived on counts too.
+// OriginAllowed is Listener.OriginAllowed for this connection; it also accepts the
+// literal address that the connection arrived on.
 func (o *Origin) OriginAllowed(origin string) bool {
 	return o != nil && o.Listener.originAllowedOn(origin, o.Local)
 }
 
 type originKey struct{}
 
-// ConnContext puts the connection's Origin into ctx; it fits
-// http.Server.ConnContext. A connection that did not come from Accept of this
-// listener gets none, and From answers nil.
+// ConnContext puts the connection's Origin into ctx; it fits http.Server.ConnContext. For
+// a connection that did not come from Accept of this listener, From returns nil.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -69,8 +68,8 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 	return ctx
 }
 
-// From returns what is known of the connection that ctx belongs to; nil when
-// nothing is, and then the request must be refused.
+// From returns the Origin of the connection of ctx. If it is nil, the request must be
+// refused.
 func From(ctx context.Context) *Origin {
 	if c, ok := ctx.Value(originKey{}).(*conn); ok {
 		return &c.origin
@@ -78,8 +77,8 @@ func From(ctx context.Context) *Origin {
 	return nil
 }
 
-// Unread is peer.Unread for the connection that ctx belongs to; nil when there
-// is none. It keeps nothing of ctx.
+// Unread returns peer.Unread for the connection of ctx; nil: there is none. The function
+// does not hold ctx.
 func Unread(ctx context.Context) func() (int, error) {
 	if c, ok := ctx.Value(originKey{}).(*conn); ok {
 		return c.unread
@@ -89,9 +88,9 @@ func Unread(ctx context.Context) func() (int, error) {
 
 func (c *conn) unread() (int, error) { return peer.Unread(c.Conn) }
 
-// conn is an admitted connection; one of the Unix socket contains its Guard. It
-// offers only the methods of net.Conn, because other ways to read the inner
-// connection would bypass the checks here.
+// conn is an admitted connection; for the Unix socket it contains the Guard. It has only
+// the methods of net.Conn, because other ways to read the inner connection would bypass
+// the checks here.
 type conn struct {
 	net.Conn
 	origin Origin
@@ -100,10 +99,9 @@ type conn struct {
 	err    error
 }
 
-// Read reads, unless the connection has been expelled; then it returns io.EOF.
-// The connection is not closed here, because net/http reads ahead while the
-// answer is being written. Bytes that arrive after the connection has changed
-// hands are not returned, and end it.
+// Read returns io.EOF once the connection has been expelled. It does not close the
+// connection then, because net/http reads ahead while the answer is being written. If the
+// connection has changed hands, the bytes are dropped and the connection is closed.
 func (c *conn) Read(p []byte) (int, error) {
 	if c.origin.expelled.Load() {
 		return 0, io.EOF
@@ -120,7 +118,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection, releases its process handle and its seat.
+// Close closes the connection, releases its process handle and its count.
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.err = c.Conn.Close()
@@ -130,7 +128,7 @@ func (c *conn) Close() error {
 	return c.err
 }
 
-// CloseWrite lets http.Server end a response without cutting it off.
+// CloseWrite lets http.Server end a response without truncating it.
 func (c *conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

@@ -7,18 +7,19 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// Credential is what the daemon has to check callers on TCP with.
+// Credential describes the credentials by which the daemon can check callers on TCP.
 type Credential struct {
-	// Set: DOORWARD_TOKEN, --token-file or an oauth section, and usable.
+	// Set reports whether DOORWARD_TOKEN, --token-file or an oauth section is set and
+	// usable.
 	Set bool
-	// Made: tokens made with `doorward token new` exist.
+	// Made reports whether tokens made with `doorward token new` exist.
 	Made bool
-	// Unusable says why DOORWARD_TOKEN or --token-file, which are set, cannot be
-	// used, for instance "DOORWARD_TOKEN is shorter than 16 characters". An
-	// operator who set one wants authentication, so no listener opens without it.
-	// It never contains the token.
+	// Unusable is the reason why a configured DOORWARD_TOKEN or --token-file cannot be
+	// used, for instance "DOORWARD_TOKEN is shorter than 16 characters". An operator who
+	// set one wants authentication, so no listener opens without it. It never contains
+	// the token.
 	Unusable string
-	// Problem says what is wrong with any of the tokens, Unusable included.
+	// Problem describes the problems of all tokens, including Unusable.
 	Problem string
 }
 
@@ -27,13 +28,12 @@ type Decision struct {
 	Listen   bool
 	Enforce  bool   // every request needs a credential
 	Loopback bool   // by classification
-	Warning  string // when Listen; may be empty
-	Reason   string // when not Listen: one line, with the remedies
+	Warning  string // if Listen; may be empty
+	Reason   string // if not Listen: one line, with the remedies
 }
 
-// Plan decides the bind table for one listener, before any port is bound. It
-// changes nothing and, except for the hosts file in the case of `localhost`,
-// reads nothing.
+// Plan decides about one listener before any port is bound. It changes nothing, and reads
+// nothing except to resolve `localhost`.
 func Plan(s Spec, c Credential) Decision {
 	if s.Network == "unix" {
 		return Decision{Listen: true}
@@ -43,7 +43,7 @@ func Plan(s Spec, c Credential) Decision {
 	return decide(s, classify(ctx, s.Addr, systemResolver), c)
 }
 
-// decide is the table itself.
+// decide implements the bind table.
 //
 //	address      credential  behaviour
 //	any          unusable    refuse, port not bound
@@ -52,10 +52,10 @@ func Plan(s Spec, c Credential) Decision {
 //	else         none        refuse, port not bound
 //	else         set         serve, token enforced, warn without TLS
 //
-// `required` enforces on loopback too, and lets tokens made with `token new`
-// count as a credential. On loopback it is served without any credential as
-// well: every request is 401 until the first token is made, which opens
-// nothing. `none` holds on loopback only, whatever credentials there are.
+// `required` enforces on loopback too, and accepts tokens made with `token new` as a
+// credential. On loopback the listener then opens even without any credential: every
+// request gets 401 until the first token is made. `none` is allowed on loopback only,
+// regardless of the credentials.
 func decide(s Spec, a address, c Credential) Decision {
 	d := Decision{Loopback: a.loopback && a.problem == ""}
 	if d.Reason = unfit(s, a); d.Reason != "" {
@@ -75,7 +75,7 @@ func decide(s Spec, a address, c Credential) Decision {
 	return d
 }
 
-// unfit finds what no credential can mend.
+// unfit returns the reason for a refusal that no credential can change; empty: none.
 func unfit(s Spec, a address) string {
 	hasTLS := s.CertFile != "" || s.KeyFile != ""
 	switch {
@@ -95,7 +95,7 @@ func unfit(s Spec, a address) string {
 	return ""
 }
 
-// refusal is the line that says why a listener is not opened, with both remedies.
+// refusal returns the reason why a listener is not opened, with both remedies.
 func refusal(s Spec, c Credential) string {
 	why := "not a loopback address, and no token is set"
 	if c.Problem != "" {
@@ -108,7 +108,8 @@ func refusal(s Spec, c Credential) string {
 	return why + remedy
 }
 
-// unusable is the line about a token that was set and cannot be used.
+// unusable returns the reason for a refusal because of a token that is set and cannot be
+// used.
 func unusable(a address, c Credential) string {
 	why, or := "the token is not usable (", "remove it to serve loopback without authentication"
 	if !a.loopback {

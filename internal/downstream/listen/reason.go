@@ -17,8 +17,8 @@ const (
 	ReasonAcceptFailed = "accepting failed"
 )
 
-// The reasons for ending a connection of the Unix socket later, by what came
-// on it. One on loopback ends later for ReasonNoHolder and ReasonOwnSocket.
+// The reasons for closing a connection of the Unix socket later, because of its data. A
+// loopback connection is closed later for ReasonNoHolder or ReasonOwnSocket.
 const (
 	ReasonOtherWriter = attest.BreachWriter
 	ReasonNoWriter    = attest.BreachUnattested

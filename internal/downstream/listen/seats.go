@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// seats counts the open connections of a listener, in all and by remote
-// address. Local callers share their address, so only the total holds for
-// them.
+// seats counts the open connections of a listener, in total and by remote address. Local
+// callers share their address, so only the total limits them.
 type seats struct {
 	mu       sync.Mutex
 	open     int
@@ -19,7 +18,7 @@ func newSeats(maxAll, perRemote int) seats {
 	return seats{byRemote: map[netip.Addr]int{}, max: maxAll, per: perRemote}
 }
 
-// take seats one more, or says why not. key goes back to leave.
+// take counts one more connection, or returns the reason why not. key is for leave.
 func (s *seats) take(remote netip.Addr) (key netip.Addr, reason string) {
 	key = seatKey(remote)
 	s.mu.Lock()
@@ -55,8 +54,8 @@ func (s *seats) taken() int {
 	return s.open
 }
 
-// seatKey is the address that is counted: an IPv6 network of 64 bits, since
-// one host has all of its addresses; nothing for local callers.
+// seatKey returns the address to count: for IPv6 the network of 64 bits, because one host
+// can use all of its addresses; for local callers the zero Addr.
 func seatKey(remote netip.Addr) netip.Addr {
 	remote = remote.Unmap().WithZone("")
 	if !remote.IsValid() || remote.IsLoopback() {

@@ -52,17 +52,16 @@ func refuse(addr string, err error) *RefusedError {
 	return &RefusedError{Addr: addr, Reason: reason, Err: err}
 }
 
-// bindAll binds every end. With port 0 the first end's port is used for all. An
-// address of localhost that this machine does not have (IPv6 switched off, but in
-// the hosts file) is left out as long as another one is bound. An address that
-// another program holds is an error, because callers of localhost may reach that
-// program.
+// bindAll binds every end. With port 0 the port of the first end is used for all. An
+// address of localhost that this machine does not have (IPv6 is off, but in the hosts
+// file) is left out if another one can be bound. An address in use by another program is
+// an error, because callers of localhost might reach that program.
 func bindAll(ctx context.Context, a address) ([]net.Listener, error) {
 	if a.port != 0 || len(a.ends) == 1 {
 		return bindOnce(ctx, a)
 	}
 	var err error
-	for range 8 { // the port may be taken on the second address
+	for range 8 { // the port may be in use on the second address
 		var ls []net.Listener
 		if ls, err = bindOnce(ctx, a); err == nil {
 			return ls, nil
@@ -94,9 +93,9 @@ func bindOnce(ctx context.Context, a address) ([]net.Listener, error) {
 	return ls, nil
 }
 
-// bind binds the classified address, never its text, and compares what it got.
-// MPTCP is off: Landlock and the socket table do not see it, and Go turns it
-// on by default.
+// bind binds the classified address, never its text, and checks the bound address. MPTCP,
+// which Go enables by default, is off, because Landlock and the socket table do not cover
+// it.
 func bind(ctx context.Context, end netip.AddrPort, dual bool) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 30 * time.Second, Interval: 15 * time.Second, Count: 4,
@@ -143,8 +142,7 @@ func closeAll(ls []net.Listener) error {
 	return err
 }
 
-// addrPort is the address in its plain form, IPv4 not mapped; zero for what is
-// not TCP.
+// addrPort returns the address with IPv4 not mapped; zero if it is not TCP.
 func addrPort(a net.Addr) netip.AddrPort {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {

@@ -12,20 +12,20 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// SocketName is the file that "auto" means, in the runtime directory.
+// SocketName is the file name of the socket "auto" in the runtime directory.
 const SocketName = "doorward.sock"
 
-// unixSocket is what has to be given back when the socket is closed.
+// unixSocket holds what is released when the socket is closed.
 type unixSocket struct {
 	path    string
-	file    os.FileInfo // as bound; nil when somebody else bound it, and removes it
+	file    os.FileInfo // as bound; nil if a service manager bound it, which also removes it
 	lock    *os.File
 	watcher *peer.Watcher // of the peers' processes
 	binder  int           // the process that made the socket listen
 }
 
-// release removes the socket, if it is still ours, and then the lock, so that
-// the next daemon finds either us or nothing.
+// release removes the socket if it is still the bound one, and then the lock, so that the
+// next daemon finds either a running daemon or no socket.
 func (u *unixSocket) release() {
 	if u.watcher != nil {
 		u.watcher.Close()
@@ -72,8 +72,8 @@ func openUnix(ctx context.Context, s Spec, o Options) (*Listener, error) {
 	return l, nil
 }
 
-// socketPath makes the path absolute, so that it cannot mean an abstract
-// socket, which has no owner and no mode.
+// socketPath makes the path absolute, so that it cannot be an abstract socket, which has
+// no owner and no mode.
 func socketPath(addr, runtimeDir string) (string, error) {
 	if addr == "auto" || addr == "" {
 		if runtimeDir == "" {
@@ -91,8 +91,8 @@ func socketPath(addr, runtimeDir string) (string, error) {
 	return path, nil
 }
 
-// bind binds the path and looks at what is there afterwards: our socket, with
-// mode 0600, in the directory that was checked.
+// bind binds the path and checks the result: the bound socket, with mode 0600, in the
+// directory that was checked.
 func (u *unixSocket) bind(ctx context.Context, dir *os.File) (net.Listener, error) {
 	if err := peer.ClearSocket(u.path); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (u *unixSocket) bind(ctx context.Context, dir *os.File) (net.Listener, erro
 	if err != nil {
 		return nil, err
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // release does it, and looks first
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // release removes the file, after a check
 	if err := u.settle(dir); err != nil {
 		l.Close()
 		return nil, err

@@ -1,12 +1,12 @@
-// Package sessionstore keeps what a session needs to go on after a restart of the
-// daemon. Several clients do not begin anew when their session id is answered with
-// 404, so a restart would end their use of Doorward until they are restarted too.
+// Package sessionstore keeps MCP sessions over a restart of the daemon. Several clients
+// do not open a new session when the id of theirs is answered with 404, so without the
+// store they would have to be restarted together with the daemon.
 //
-// Invariant: an entry is found only under the whole name that it was kept under, and
-// the name is the caller's digest. The directory therefore holds no session id.
+// Invariant: an entry is found only under the exact name that it was stored with, and the
+// name is a digest made by the caller. The directory therefore contains no session id.
 //
-// Limit: entries are not synced to the disk. They outlive the daemon, also one that is
-// killed, and may be lost when the machine loses its power.
+// Limit: entries are not synced to the disk. They survive the end of the daemon, even if
+// it is killed, and may be lost when the machine loses power.
 package sessionstore
 
 import (
@@ -24,7 +24,7 @@ import (
 
 // Bounds of the store.
 const (
-	Life     = 24 * time.Hour // of an entry behind its last use
+	Life     = 24 * time.Hour // of an entry after its last use
 	MaxEntry = 64 << 10       // bytes
 )
 
@@ -38,8 +38,8 @@ type Store struct {
 	swept atomic.Int64 // Unix time in seconds
 }
 
-// Open opens the store in dir, which it makes when it is not there. Entries that are
-// too old are removed.
+// Open opens the store in dir and makes the directory if it is missing. Expired entries
+// are removed.
 func Open(dir string) (*Store, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("making the directory of sessions: %w", err)
@@ -52,13 +52,13 @@ func Open(dir string) (*Store, error) {
 	return s, s.Sweep()
 }
 
-// Close releases the directory. Entries stay.
+// Close releases the directory. The entries remain.
 func (s *Store) Close() error { return s.dir.Close() }
 
-// draft begins the name of a file that is not complete.
+// draft is the prefix of the name of an incomplete file.
 const draft = ".new-"
 
-// Keep makes content the entry of that name.
+// Keep stores content as the entry of that name and replaces an earlier one.
 func (s *Store) Keep(name string, content []byte) error {
 	if len(content) > MaxEntry {
 		return ErrTooLarge
@@ -76,8 +76,8 @@ func (s *Store) Keep(name string, content []byte) error {
 	return nil
 }
 
-// Find returns the entry of that name. The error is fs.ErrNotExist when there is none,
-// or none that is still good.
+// Find returns the entry of that name. The error is fs.ErrNotExist if there is none or it
+// has expired.
 func (s *Store) Find(name string) ([]byte, error) {
 	f, err := s.dir.Open(filepath.Base(name))
 	if err != nil {
@@ -98,25 +98,25 @@ func (s *Store) good(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() <= MaxEntry && s.now().Sub(info.ModTime()) < Life
 }
 
-// Used says that an entry was used now. One that is not there is ignored.
+// Used sets the last use of an entry to now. An unknown name is ignored.
 func (s *Store) Used(name string) {
 	now := s.now()
 	_ = s.dir.Chtimes(name, now, now)
 }
 
-// Drop removes an entry, and reports whether there was one.
+// Drop removes an entry and reports whether it existed.
 func (s *Store) Drop(name string) bool { return s.dir.Remove(name) == nil }
 
-// sweepEvery is how often entries that are too old are looked for.
+// sweepEvery is the time between two sweeps.
 const sweepEvery = time.Hour
 
 func (s *Store) sweepAtTimes() {
 	if s.now().Unix()-s.swept.Load() >= int64(sweepEvery/time.Second) {
-		_ = s.Sweep() // the next one tries again
+		_ = s.Sweep() // the next Keep tries again
 	}
 }
 
-// Sweep removes the entries that are too old, and what a killed daemon left half-written.
+// Sweep removes expired entries, and incomplete files that a killed daemon left.
 func (s *Store) Sweep() error {
 	now := s.now()
 	s.swept.Store(now.Unix())
@@ -134,7 +134,7 @@ func (s *Store) Sweep() error {
 		if err != nil || s.good(info) && (!strings.HasPrefix(e.Name(), draft) || now.Sub(info.ModTime()) < time.Minute) {
 			continue
 		}
-		_ = s.dir.Remove(e.Name()) // what cannot be removed is not found either
+		_ = s.dir.Remove(e.Name()) // a failure only leaves an entry that Find ignores
 	}
 	return nil
 }
