@@ -8,13 +8,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// ErrCannotAsk means that this client cannot be asked anything: it has no
-// session, or the session has ended.
+// ErrCannotAsk means that this client cannot be asked: it has no session, or the session has
+// ended.
 var ErrCannotAsk = errors.New("the client cannot be asked")
 
-// Ask puts a server's request to the client, on this exchange's own stream,
-// and waits for the answer. Only legacy clients can be asked: Session is nil
-// otherwise and Ask returns ErrCannotAsk.
+// Ask sends a server's request to the client on the stream of this exchange and waits for the
+// answer. Only legacy clients can be asked: without a Session, Ask returns ErrCannotAsk.
 func (x *Exchange) Ask(ctx context.Context, method string, params []byte) (Reply, error) {
 	if x.Session == nil {
 		return Reply{}, ErrCannotAsk
@@ -22,13 +21,13 @@ func (x *Exchange) Ask(ctx context.Context, method string, params []byte) (Reply
 	return x.Session.ask(ctx, x.stream, method, params)
 }
 
-// Ask puts a server's request to the client on the standalone stream.
+// Ask sends a server's request to the client on the standalone stream.
 func (s *Session) Ask(ctx context.Context, method string, params []byte) (Reply, error) {
 	return s.ask(ctx, nil, method, params)
 }
 
-// ask sends one question under an id of its own and waits for the answer. The
-// client may answer once, and only in this session.
+// ask sends one question under an id of its own and waits for the answer. The client may
+// answer once, and only in this session.
 func (s *Session) ask(ctx context.Context, on *stream, method string, params []byte) (Reply, error) {
 	answer := make(chan Reply, 1)
 	s.mu.Lock()
@@ -76,8 +75,8 @@ func (s *Session) forget(n int64) {
 	s.mu.Unlock()
 }
 
-// answer delivers a client's response. An unexpected or repeated response is
-// dropped. The bytes are copied, because the caller's buffer is reused.
+// answer delivers a client's response. An unexpected or repeated response is dropped. The
+// bytes are copied, because the caller's buffer is reused.
 func (s *Session) answer(m *wire.Message) {
 	n, ok := m.ID.Int()
 	if !ok {

@@ -10,8 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// bodyLimit is how long a client may take to send a body that has been
-// announced.
+// bodyTime is how long a client may take to send an announced body.
 const bodyTime = 30 * time.Second
 
 var errTooLarge = errors.New("body too large")
@@ -25,8 +24,8 @@ const keepBuffer = 64 << 10
 
 type bufferPool struct{ pool sync.Pool }
 
-// bodies is shared by all faces; a pool holds no state of any caller, since
-// every buffer is cut to length zero before it is used again.
+// bodies is shared by all faces. It holds no data of a caller, because every buffer is cut to
+// length zero before it is used again.
 var bodies bufferPool
 
 func (p *bufferPool) get(size int) *buffer {
@@ -48,8 +47,8 @@ func (p *bufferPool) put(b *buffer) {
 	p.pool.Put(b)
 }
 
-// readBody reads a request's body under the limit. errTooLarge when it is
-// over it, whatever Content-Length said.
+// readBody reads a request's body. The error is errTooLarge if the body is larger than limit,
+// whatever Content-Length said.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*buffer, error) {
 	if r.ContentLength > limit {
 		return nil, errTooLarge
@@ -71,7 +70,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*buffer, err
 	return buf, rc.SetReadDeadline(time.Time{})
 }
 
-// body reads the request's body, or answers why not.
+// body reads the request's body, or answers the request with an error.
 func (d *Door) body(w http.ResponseWriter, r *http.Request) (*buffer, bool) {
 	buf, err := readBody(w, r, d.o.BodyBytes)
 	switch {
@@ -113,8 +112,8 @@ type inbound struct {
 	who    *principal.Principal
 	server string
 	size   int64
-	json   bool // what the client accepts
-	sse    bool
-	stream bool   // and prefers
+	json   bool   // the client accepts application/json
+	sse    bool   // the client accepts text/event-stream
+	stream bool   // and prefers it
 	header string // MCP-Protocol-Version
 }

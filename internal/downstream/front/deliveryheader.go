@@ -10,9 +10,8 @@ import (
 
 type deliveryKey struct{}
 
-// withDelivery checks the delivery session that comes with a request, and returns
-// the request that carries it. An invalid token is a 401, although the request
-// would be served without one.
+// withDelivery checks the delivery session of a request and returns the request with it in
+// its context. An invalid token is a 401, although the request would be served without one.
 func (d *Door) withDelivery(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) (*http.Request, bool) {
 	if d.o.Delivery == nil || len(r.Header[protocol.HeaderSession]) == 0 {
 		return r, true
@@ -26,13 +25,13 @@ func (d *Door) withDelivery(w http.ResponseWriter, r *http.Request, who *princip
 	return r.WithContext(context.WithValue(r.Context(), deliveryKey{}, id)), true
 }
 
-// delivery is the instruction session that withDelivery found.
+// delivery returns the id of the delivery session that withDelivery found; empty: none.
 func delivery(r *http.Request) string {
 	id, _ := r.Context().Value(deliveryKey{}).(string)
 	return id
 }
 
-// other serves routes other than MCP.
+// other serves the routes of Options.Paths.
 func (d *Door) other(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
 	if f := d.o.Paths[path]; f != nil {
 		f(w, r, who)

@@ -11,39 +11,37 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Options are what the door needs from the rest of the house. The functions
-// are called for every request and must be safe for concurrent use.
+// Options configures a Door. The functions are called for every request and must be safe for
+// concurrent use.
 type Options struct {
 	Handler Handler
-	// Screen checks Host and Origin, before anything else is looked at. false
-	// is a 403.
+	// Screen checks Host and Origin, before anything else of the request. False is a 403.
 	Screen func(*http.Request) bool
-	// Authenticate says who is calling. ErrLimited is a 429, ErrMalformed a 400,
-	// ErrUnavailable a 503, any other error a 401; the error itself never
-	// reaches the caller.
+	// Authenticate returns the caller. ErrLimited is a 429, ErrMalformed a 400,
+	// ErrUnavailable a 503, any other error a 401; the error itself never reaches the caller.
 	Authenticate func(*http.Request) (*principal.Principal, error)
-	// Ahead serves what needs no caller: it reports whether it has answered. nil:
-	// there is nothing but /health.
+	// Ahead serves routes that need no caller, and reports whether it has answered. nil:
+	// there is only /health.
 	Ahead func(w http.ResponseWriter, r *http.Request, path string) bool
-	// Delivery checks the delivery session of a request to an MCP route, beside the
-	// caller's own credential, and returns its id, empty where none came. An error
-	// is a 401. nil: there are none.
+	// Delivery checks the delivery session of a request to an MCP route, in addition to the
+	// caller's own credential, and returns its id; empty: the request has none. An error is a
+	// 401. nil: there are no delivery sessions.
 	Delivery func(*http.Request, *principal.Principal) (id string, err error)
-	// Holds reports whether the proof of a principal still holds; it is called
-	// every few seconds for sessions and calls in progress. nil: always.
+	// Holds reports whether the proof of a principal is still valid; it is called every few
+	// seconds for sessions and running calls. nil: always.
 	Holds func(*principal.Principal) bool
-	// Refused is called for each request that is refused before the handler, with
-	// the reason: ErrOrigin, ErrScope, or the error of Authenticate.
+	// Refused is called for each request that is refused before the handler, with the reason:
+	// ErrOrigin, ErrScope, or the error of Authenticate or Delivery.
 	Refused func(r *http.Request, status int, reason error)
 	// Seen is called for every sign of life of a client: an authenticated request,
 	// and a keep-alive that was read. session is the digest of its session, or
 	// empty. It must not block. nil: signs of life are not reported.
 	Seen func(who *principal.Principal, session string)
-	// Unread measures, for the connection of a request, how much of what was
-	// written to it has not been read. nil, and nil functions: it cannot be
-	// told, and then an open stream is no sign of life.
+	// Unread returns a function that measures how much of the data written to the connection
+	// of a request has not been read. nil, or a nil function: it cannot be measured, and an
+	// open stream is then no sign of life.
 	Unread func(ctx context.Context) func() (int, error)
-	// Resource tells clients where to get tokens. nil: nowhere.
+	// Resource describes where clients get tokens. nil: nowhere.
 	Resource *Resource
 	// Paths serve routes other than MCP, for authenticated callers, by exact path
 	// or, where the key ends in a slash, by prefix.
@@ -52,25 +50,24 @@ type Options struct {
 	BodyBytes            int64
 	Sessions             int
 	SessionsPerPrincipal int
-	CallsPerPrincipal    int // a session may not have more under way; 0: 256
+	CallsPerPrincipal    int // limit of concurrent calls in a session; 0: 256
 	IdleSession          time.Duration
-	// Bounds are the sessions and the calls under way in one of them that a principal
-	// may have. nil: SessionsPerPrincipal and CallsPerPrincipal, whoever it is.
+	// Bounds returns the limits of a principal: open sessions, and concurrent calls in one of
+	// them. nil: SessionsPerPrincipal and CallsPerPrincipal for every principal.
 	Bounds func(*principal.Principal) (sessions, calls int)
-	// Full answers what finds no room at the door; rule names the limit. It
-	// records the refusal. nil: there is no record.
+	// Full returns the answer to a request that exceeds the limit rule, and records the
+	// refusal. nil: the refusal is not recorded.
 	Full func(x *Exchange, rule string) Reply
-	// Timed notes when each request comes in, for Exchange.Arrived.
+	// Timed makes the front note the time of each request for Exchange.Arrived.
 	Timed bool
-	// Keeper keeps sessions for the next run of the daemon. nil: they end with it.
+	// Keeper stores sessions for the next run of the daemon. nil: they end with the daemon.
 	Keeper Keeper
-	// StreamTime is how long the event stream of one call is held open; after
-	// it a client of 2025-11-25 is asked to come back for the rest (SEP-1699).
-	// 0: as long as the call takes.
+	// StreamTime is how long the event stream of one call is held open. Then a client of
+	// 2025-11-25 has to reconnect for the rest (SEP-1699). 0: as long as the call takes.
 	StreamTime time.Duration
 }
 
-// each is how many sessions a principal may have.
+// each returns the number of sessions that a principal may have.
 func (o *Options) each(who *principal.Principal) int {
 	if o.Bounds == nil {
 		return o.SessionsPerPrincipal
@@ -79,7 +76,7 @@ func (o *Options) each(who *principal.Principal) int {
 	return n
 }
 
-// callsOf is how many calls a principal may have under way in a session.
+// callsOf returns the number of concurrent calls that a principal may have in a session.
 func (o *Options) callsOf(who *principal.Principal) int {
 	if o.Bounds == nil {
 		return o.CallsPerPrincipal
@@ -88,17 +85,17 @@ func (o *Options) callsOf(who *principal.Principal) int {
 	return n
 }
 
-// Door is the HTTP handler of every listener. Nothing is served beside it.
+// Door is the HTTP handler of all listeners.
 type Door struct {
 	o        Options
 	sessions *sessions
 	earlier  earlier
-	leases   sync.Map // *lease -> nil: what is under way for those who can lose it
+	leases   sync.Map // *lease -> nil
 	stop     chan struct{}
 	closing  sync.Once
 }
 
-// Sessions is the number of open sessions.
+// Sessions returns the number of open sessions.
 func (d *Door) Sessions() int { return d.sessions.count() }
 
 // Each calls f for every open session until it returns false.

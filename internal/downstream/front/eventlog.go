@@ -5,22 +5,22 @@ import (
 	"sync"
 )
 
-// The capacity of one event log. When it is exceeded the oldest events are
-// dropped; a client that was away longer sees it by the missing event ids.
+// The capacity of one event log. When it is exceeded the oldest events are dropped; a client
+// that resumes later can detect it by the missing event ids.
 const (
 	logEvents = 256
 	logBytes  = 1 << 20
 )
 
-// eventLog is the messages of one stream in order, with what is needed to
-// resume it: each message has a sequence number, and the connection that may
-// write is counted, so that a later one can take over from one that died
-// unnoticed. Two kinds of connection attach: the answer of a POST, which its
-// own handler writes, and a raw one, which is written whenever there is
-// something to write and costs no goroutine while there is not.
+// eventLog holds the messages of one stream in order, with the state that resuming it needs.
+// Each message has a sequence number. Each connection has a generation, and only the latest
+// may write, so that a new connection can replace a broken one whose end was not noticed. Two
+// kinds of connection attach: the answer of a POST, which its own handler writes, and a raw
+// connection, which is written by a goroutine that exists only while there is something to
+// write.
 type eventLog struct {
 	number  uint64 // of the stream in its session
-	resumes bool   // event ids are sent, so that the client can come back
+	resumes bool   // events have ids, so that the client can resume
 
 	mu      sync.Mutex
 	gen     uint64 // of the connection that may write
@@ -40,8 +40,8 @@ func newEventLog(number uint64, resumes bool) *eventLog {
 	return &eventLog{number: number, resumes: resumes, base: 1}
 }
 
-// put appends a message and returns its sequence number, and whether the
-// connection gen may still write it itself.
+// put appends a message and returns its sequence number. mine reports whether the connection
+// gen is still the one that may write, and so has to write the message.
 func (l *eventLog) put(msg []byte, gen uint64) (seq uint64, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func (l *eventLog) put(msg []byte, gen uint64) (seq uint64, mine bool) {
 	return seq, mine
 }
 
-// end says that nothing follows: a raw connection closes after what is left.
+// end ends the stream: a raw connection is closed after the remaining messages.
 func (l *eventLog) end() {
 	l.mu.Lock()
 	l.ended = true
@@ -88,7 +88,7 @@ func (l *eventLog) heard() bool {
 	return raw != nil && raw.heard()
 }
 
-// attach makes the answer of a POST the one connection that may write.
+// attach makes the answer of a POST the connection that may write.
 func (l *eventLog) attach() (gen uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *eventLog) attach() (gen uint64) {
 	return l.gen
 }
 
-// replace detaches the current reader. The caller holds mu.
+// replace detaches the current connection. The caller holds mu.
 func (l *eventLog) replace() {
 	l.gen++
 	l.live = true
@@ -106,9 +106,9 @@ func (l *eventLog) replace() {
 	}
 }
 
-// reserve returns the right to write to a raw connection that is about to be
-// taken over: before its client sees an answer, so that two cannot both get
-// one. It fails when another is attached and takeover is false.
+// reserve makes a raw connection the one that may write before it is taken over, so that two
+// clients cannot both get an answer. It fails if another connection is attached and takeover
+// is false.
 func (l *eventLog) reserve(takeover bool) (gen uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,8 +119,8 @@ func (l *eventLog) reserve(takeover bool) (gen uint64, ok bool) {
 	return l.gen, true
 }
 
-// attachRaw puts the connection in its reserved place; from after seq on it
-// gets what there is. False when another has taken over meanwhile.
+// attachRaw attaches the connection that reserve announced; it gets the messages after seq.
+// It is false if another connection has reserved meanwhile.
 func (l *eventLog) attachRaw(r *rawStream, gen, seq uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,8 +162,7 @@ func (l *eventLog) lastSent() uint64 {
 	return l.sent
 }
 
-// wake starts a writer when there is a raw connection without one. The caller
-// holds mu.
+// wake starts a writer if a raw connection has none. The caller holds mu.
 func (l *eventLog) wake() {
 	if l.raw != nil && !l.writing {
 		l.writing = true
@@ -171,8 +170,8 @@ func (l *eventLog) wake() {
 	}
 }
 
-// write writes what is due to the raw connection and goes away. A connection
-// that does not take it in time is closed; its reader then detaches it.
+// write writes the pending messages to the raw connection and returns. A connection that does
+// not take them in time is closed; its reader then detaches it.
 func (l *eventLog) write() {
 	for {
 		out, msgs, first, nudge, last := l.due()
@@ -198,7 +197,7 @@ func (l *eventLog) write() {
 	}
 }
 
-// due takes what has to be written next. A nil connection means nothing.
+// due takes the messages to write next. A nil connection means that there are none.
 func (l *eventLog) due() (out *rawStream, msgs [][]byte, first uint64, nudge, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,7 +214,7 @@ func (l *eventLog) due() (out *rawStream, msgs [][]byte, first uint64, nudge, la
 		msgs = append(msgs, l.items[i:]...)
 		l.pos = first + uint64(len(msgs)) - 1
 		l.sent = max(l.sent, l.pos)
-		if !l.resumes { // nobody can ask for these again
+		if !l.resumes { // the client cannot resume, so they are dropped
 			l.base += uint64(len(l.items))
 			l.items, l.size = nil, 0
 		}
@@ -226,7 +225,7 @@ func (l *eventLog) due() (out *rawStream, msgs [][]byte, first uint64, nudge, la
 	return out, msgs, first, nudge, last
 }
 
-// eventID names stream and position; "" for a stream that cannot be resumed.
+// eventID encodes stream and position; "" for a stream that cannot be resumed.
 func (l *eventLog) eventID(seq uint64) string {
 	if !l.resumes {
 		return ""

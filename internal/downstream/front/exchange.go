@@ -20,9 +20,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Exchange is one request or notification of a client on its way in, and the
-// ways back to that client. Nothing else passes between a face and the
-// Handler.
+// Exchange is one request or notification of a client, with the ways to answer that client.
+// Faces and Handler exchange nothing else.
 type Exchange struct {
 	Who     *principal.Principal
 	Server  string // the route: one server's name, or "" for the aggregate
@@ -34,25 +33,23 @@ type Exchange struct {
 	Params  []byte      // raw, as it came; nil when absent
 	Header  http.Header // modern HTTP: the request's headers, for Mcp-Param-*
 	Size    int64       // bytes of the message
-	// Confirmed: the message echoes the id of a session that was issued to the
-	// very program that Who's observed facts describe.
+	// Confirmed reports that the message names a session that was issued to the same program
+	// that the observed facts of Who describe.
 	Confirmed bool
-	// Namespace is the label of its project that the client gave, well formed;
-	// claimed, and empty where it gave none.
+	// Namespace is the client's label of its project, well-formed and claimed; empty: none.
 	Namespace string
-	// Delivery is the delivery session that the message carries, verified by the
-	// front; empty: none.
+	// Delivery is the delivery session of the message, verified by the front; empty: none.
 	Delivery string
 	stream   *stream
-	request  *http.Request   // that carried the message; nil: none did
-	client   context.Context // of the connection of a call in a session; nil: it is the call's own
+	request  *http.Request   // the request that carried the message; nil: none
+	client   context.Context // context of the connection of a call in a session; nil: the context of the call
 }
 
-// Left reports that the connection on which the message came is gone. In a session
-// that cancels no call, and the answer may be lost.
+// Left reports that the connection of the message has ended. In a session this does not
+// cancel the call, and the answer may be lost.
 func (x *Exchange) Left() bool { return x.client != nil && x.client.Err() != nil }
 
-// Sent is a header of the HTTP request that carried the message; "": there is none.
+// Sent returns a header of the HTTP request that carried the message; "": none.
 func (x *Exchange) Sent(name string) string {
 	if x.request == nil {
 		return ""
@@ -60,8 +57,8 @@ func (x *Exchange) Sent(name string) string {
 	return x.request.Header.Get(name)
 }
 
-// Arrived is when that request came in, before anything of it was checked; zero: it is
-// not known (Options.Timed).
+// Arrived returns the time when that request arrived, before any check; zero: unknown
+// (Options.Timed).
 func (x *Exchange) Arrived() (at time.Time) {
 	if x.request != nil {
 		at, _ = x.request.Context().Value(arrivedKey{}).(time.Time)
@@ -69,18 +66,19 @@ func (x *Exchange) Arrived() (at time.Time) {
 	return at
 }
 
-// arrivedKey is the time at which a request came in, in its context.
+// arrivedKey is the context key of the time when a request arrived.
 type arrivedKey struct{}
 
-// Handler is what the faces hand exchanges to. It is implemented by relay.
+// Handler serves the exchanges of all faces. It is implemented by relay.
 type Handler interface {
-	// Known reports whether who may use the route at all. False for a server
-	// that does not exist and for one that who may not see alike.
+	// Known reports whether who may use the route. It is false both for a server that does
+	// not exist and for one that who may not see.
 	Known(who *principal.Principal, server string) bool
-	// Request serves one request and blocks until it is answered. ctx ends
-	// when the client cancels it or its session ends.
+	// Request serves one request and blocks until it is answered. ctx ends when the client
+	// cancels the request or its session ends.
 	Request(ctx context.Context, x *Exchange) Reply
-	// Notification takes what wants no answer. The error says why it was not taken.
+	// Notification serves a message without an answer. The error is the reason why it was not
+	// accepted.
 	Notification(ctx context.Context, x *Exchange) *wire.Error
 }
 
@@ -94,9 +92,8 @@ func (x *Exchange) Notify(method string, params []byte) {
 // requests that stay open (subscriptions/listen).
 func (x *Exchange) StartStream() { x.stream.begin() }
 
-// ask hands a request to the Handler. Where a wider token is all that was
-// missing, the answer is 403 and says which (Authorization, "Scope Challenge
-// Handling").
+// ask passes a request to the Handler. If the caller only lacks a scope, the answer is 403
+// with that scope in a challenge (Authorization, "Scope Challenge Handling").
 func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
 	reply := d.o.Handler.Request(ctx, x)
 	if reply.NeedScope == "" || d.o.Resource == nil {
@@ -107,7 +104,7 @@ func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
 	return reply
 }
 
-// serve runs one request to its end on its stream.
+// serve runs one request on its stream until it is answered.
 func (d *Door) serve(ctx context.Context, x *Exchange) {
 	x.stream.watch()
 	reply := d.ask(ctx, x)

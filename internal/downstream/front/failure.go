@@ -18,7 +18,7 @@ const (
 	CodeVersion        = -32022
 )
 
-// Constant texts: a caller learns the class of a failure and nothing else.
+// Constant texts: they tell a caller the class of a failure only.
 var (
 	errUnknownServer  = &wire.Error{Code: CodeNoMethod, Message: "Unknown server"}
 	errUnknownSession = &wire.Error{Code: CodeInvalidRequest, Message: "Session not found"}

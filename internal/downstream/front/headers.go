@@ -7,8 +7,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 )
 
-// isJSON admits exactly one Content-Type, application/json, whose charset is
-// UTF-8 when it names one.
+// isJSON accepts exactly one Content-Type, application/json, with the charset UTF-8 or none.
 func isJSON(v []string) bool {
 	if len(v) != 1 {
 		return false
@@ -24,9 +23,9 @@ func isJSON(v []string) bool {
 	return params == "" || strings.Trim(strings.TrimPrefix(params, "charset="), `"`) == "utf-8"
 }
 
-// accepts reads the Accept headers: absent counts as */*, a quality of zero
-// as a refusal (RFC 9110, 12.5.1). streams says that the client named
-// text/event-stream first: it wants one even for a single answer.
+// accepts parses the Accept headers: no header counts as */*, and a quality of zero excludes
+// a type (RFC 9110, 12.5.1). streams reports that the client named text/event-stream first:
+// it prefers a stream even for a single answer.
 func accepts(v []string) (json, sse, streams bool) {
 	if len(v) == 0 {
 		return true, true, false
@@ -65,8 +64,8 @@ func refusedByQuality(params string) bool {
 	return false
 }
 
-// once reports that no header which decides anything appears twice: another
-// reader might take the other one.
+// once reports that no header that affects the decision appears twice: another parser might
+// use the other value.
 func once(h http.Header) bool {
 	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", protocol.HeaderSession} {
 		if len(h[k]) > 1 {
@@ -81,8 +80,8 @@ func once(h http.Header) bool {
 	return true
 }
 
-// namespace is the label of its project that a client gave, or empty: it is
-// well formed, and no more than claimed.
+// namespace returns the client's label of its project; empty: none, or not well-formed. It is
+// claimed.
 func namespace(h http.Header) string {
 	v := h[protocol.HeaderNamespace]
 	if len(v) != 1 || !protocol.ValidNamespace(v[0]) {
@@ -91,7 +90,7 @@ func namespace(h http.Header) string {
 	return v[0]
 }
 
-// firstByte is the first byte that is not white space, or 0.
+// firstByte returns the first byte that is not white space, or 0.
 func firstByte(b []byte) byte {
 	for _, c := range b {
 		switch c {

@@ -14,16 +14,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// earlier finds the sessions of earlier runs of the daemon. Without a Keeper there are
-// none.
+// earlier finds the sessions of earlier runs of the daemon. Without a Keeper there are none.
 type earlier struct {
 	door    *Door
 	keeper  Keeper
 	opening singleflight.Group // by name
 }
 
-// found is the session that a request names: one of this run, or one of an earlier run,
-// which is opened again. nil: there is none, and e is the answer.
+// found returns the session that a request names. It reopens a session of an earlier run. If
+// s is nil, there is none and e is the answer.
 func (y *earlier) found(r *http.Request, id string, who *principal.Principal, server string) (s *Session, e *wire.Error) {
 	if s := y.door.sessions.find(id, who, server, overStreamable); s != nil {
 		return s, nil
@@ -43,8 +42,8 @@ func (y *earlier) found(r *http.Request, id string, who *principal.Principal, se
 	return nil, errUnknownSession
 }
 
-// notReopened is the answer of the Handler to the initialize of a session that is opened
-// again. The session stays kept.
+// notReopened is the error that the Handler returned when a session was reopened. The stored
+// session is kept.
 type notReopened struct{ e *wire.Error }
 
 func (n notReopened) Error() string { return n.e.Message }
@@ -60,9 +59,9 @@ func (y *earlier) read(name string) (k kept, err error) {
 	return k, nil
 }
 
-// reopen opens a session of an earlier run under its id, with what its client declared
-// then. For the Handler it is an initialize like any other: decided, recorded, and its
-// servers start anew.
+// reopen opens a session of an earlier run under its id, with the initialize params that its
+// client sent then. The Handler treats it as an initialize: it is decided and recorded, and
+// the servers are started again.
 func (y *earlier) reopen(r *http.Request, name, id string, who *principal.Principal, server string) error {
 	k, err := y.read(name)
 	if err != nil {
@@ -85,16 +84,16 @@ func (y *earlier) reopen(r *http.Request, name, id string, who *principal.Princi
 	return nil
 }
 
-// goOn lets a session count its streams, events and questions from the time on, so that none has
-// the number of one of the run before: an answer to that one must not be taken for an
-// answer to this one.
+// goOn sets the numbers of a session's streams, events and questions to the present time, so
+// that none equals a number of the earlier run: an answer to an old question must not count
+// as the answer to a new one.
 func goOn(s *Session, now time.Time) {
-	from := now.UnixMicro() // below 2^53, so every client can read it
+	from := now.UnixMicro() // below 2^53, so every JSON parser can represent it
 	s.main.base, s.streams, s.asked = uint64(from), uint64(from), from
 }
 
-// forgotten ends a session of an earlier run that was not opened again; false: there is
-// none, or it negotiated another version than the request names.
+// forgotten drops the stored copy of a session of an earlier run that was not reopened;
+// false: there is none, or it negotiated another version than the request names.
 func (y *earlier) forgotten(r *http.Request, who *principal.Principal, server string) bool {
 	id := r.Header.Get("Mcp-Session-Id")
 	if y.keeper == nil || !once(r.Header) || y.door.sessions.find(id, who, server, overStreamable) != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// lease is a running request or stream that ends when its principal's credential becomes
-// invalid.
+// lease is a running request or stream that is ended when the credential of its principal
+// becomes invalid.
 type lease struct {
 	who *principal.Principal
 	cut func()
@@ -27,8 +27,8 @@ func (d *Door) lend(who *principal.Principal, cut func()) (back func()) {
 	return func() { d.leases.Delete(l) }
 }
 
-// during lends a request: when the proof of its principal no longer holds it
-// ends, and its caller gets the answer that any further request would get.
+// during registers a lease for a request: when the proof of its principal becomes invalid,
+// the request is cancelled and answered like any further request of that caller (401).
 func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
 	if !d.watched(x.Who) {
 		return nothing
@@ -39,17 +39,16 @@ func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
 	})
 }
 
-// disown sets the challenge of the 401 to send if no answer has begun.
+// disown sets the challenge of the 401 that is sent if no answer has begun.
 func (s *stream) disown(challenge string) {
 	s.mu.Lock()
 	s.disowned = challenge
 	s.mu.Unlock()
 }
 
-// sweepLost ends what has lost its owner: calls of a principal whose proof no
-// longer holds, and sessions whose principal or program is gone. A program that
-// ends without closing its session would otherwise keep a place until the session
-// is idle.
+// sweepLost ends running calls whose principal's proof is no longer valid, and sessions whose
+// principal or program is gone. Without it, a program that ends without closing its session
+// would count against the limits until the session is idle.
 func (d *Door) sweepLost() {
 	d.leases.Range(func(k, _ any) bool {
 		if l := k.(*lease); !d.o.Holds(l.who) {
@@ -65,8 +64,8 @@ func (d *Door) sweepLost() {
 	})
 }
 
-// owned reports whether a session still has an owner: by the credential that was
-// presented last, or by the one that opened it.
+// owned reports whether a session still has a valid owner: its latest credential, or the one
+// that opened it.
 func (d *Door) owned(s *Session) bool {
 	owner := s.Owner()
 	if d.o.Holds == nil || d.o.Holds(owner) {

@@ -8,19 +8,17 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Signs of life. A request is a sign of life when it arrives. An open stream is
-// one as long as its client reads it: a keep-alive is written, and a moment later
-// the socket is asked whether all written bytes were read. A successful write
-// alone proves nothing, because the kernel accepts it for a stopped process. A
-// stopped process therefore gives no further sign, however long its stream stays
-// open; what it read before may be noticed one keep-alive late.
+// Signs of life. A request is a sign of life when it arrives. An open stream is one as long
+// as its client reads it: a keep-alive is written, and a moment later the socket is checked
+// for unread bytes. A successful write alone proves nothing, because the kernel accepts it
+// for a stopped process. A stopped process therefore gives no further sign, however long its
+// stream stays open; a read before it was stopped may be noticed one keep-alive late.
 //
-// A waiting request is observed the same way once its answer has become a stream,
-// which happens after streamAfter. A client that takes no stream gives no sign
-// between two requests, because nothing is written to it.
+// A waiting request is observed in the same way once its answer has become a stream, which
+// happens after streamAfter. A client that accepts no stream gives no sign between two
+// requests, because nothing is written to it.
 
-// lookAfter is how long a client has to read a keep-alive before it is asked
-// about for the first time.
+// lookAfter is the time between a keep-alive and the first check whether it was read.
 const lookAfter = time.Second
 
 // seen reports a sign of life.
@@ -35,8 +33,8 @@ func (d *Door) seen(who *principal.Principal, s *Session) {
 	d.o.Seen(who, digest)
 }
 
-// unread returns the function that measures a request's connection; nil where
-// signs of life are not wanted or cannot be measured.
+// unread returns the function that measures a request's connection; nil if signs of life are
+// not reported or cannot be measured.
 func (d *Door) unread(ctx context.Context) func() (int, error) {
 	if d.o.Seen == nil || d.o.Unread == nil {
 		return nil
@@ -44,23 +42,23 @@ func (d *Door) unread(ctx context.Context) func() (int, error) {
 	return d.o.Unread(ctx)
 }
 
-// hearing returns whose sign of life it is when the answer of a POST is read.
+// hearing observes whether the answer of a POST is read, as a sign of life of who and s.
 type hearing struct {
 	door *Door
-	r    *http.Request // whose connection is asked
+	r    *http.Request // whose connection is measured
 	who  *principal.Principal
 	s    *Session // nil: a request without a session
 
 	unread func() (int, error)
-	due    bool // something was written, and was not yet found read
-	look   bool // the next tick only looks
+	due    bool // data was written and has not been found read
+	look   bool // the next tick only checks
 }
 
 func (d *Door) hearing(in *inbound, s *Session) hearing {
 	return hearing{door: d, r: in.r, who: in.who, s: s}
 }
 
-// written notes that the client has something to read, and says when to look.
+// written notes that there is data to read, and returns the time until the check.
 func (h *hearing) written() time.Duration {
 	if h.unread == nil && h.r != nil {
 		h.unread, h.r = h.door.unread(h.r.Context()), nil
@@ -72,14 +70,14 @@ func (h *hearing) written() time.Duration {
 	return lookAfter
 }
 
-// looks reports that this is a time to look, and not to write.
+// looks reports that this tick only checks and does not write.
 func (h *hearing) looks() bool {
 	look := h.look
 	h.look = false
 	return look
 }
 
-// listen checks whether the client has read what is due.
+// listen reports a sign of life if the client has read what is due.
 func (h *hearing) listen() {
 	if h.due && allRead(h.unread) {
 		h.due = false
@@ -87,12 +85,12 @@ func (h *hearing) listen() {
 	}
 }
 
-// beat keeps every stream of the sessions alive.
+// beat sends a keep-alive on every stream of the sessions.
 func (d *Door) beat() {
 	d.Each(func(s *Session) bool { s.nudge(); return true })
 }
 
-// hearAll looks which of those keep-alives have been read.
+// hearAll reports a sign of life for every session whose keep-alive has been read.
 func (d *Door) hearAll() {
 	if d.o.Seen == nil || d.o.Unread == nil {
 		return

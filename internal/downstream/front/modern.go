@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// removed are the legacy methods that 2026-07-28 does not have: a modern call
-// of one is an unknown method.
+// removed is the set of legacy methods that 2026-07-28 does not have: in a modern call they
+// are unknown methods.
 var removed = map[string]bool{
 	"initialize": true, "ping": true, "logging/setLevel": true,
 	"resources/subscribe": true, "resources/unsubscribe": true,
@@ -23,7 +23,7 @@ var (
 	errNoSuchMethod = &wire.Error{Code: CodeNoMethod, Message: "Method not found"}
 )
 
-// modern serves one stateless POST of 2026-07-28. version is what _meta says.
+// modern serves one stateless POST of 2026-07-28. version is the value in _meta.
 func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 	d.seen(in.who, nil)
 	switch m.Kind {
@@ -31,8 +31,8 @@ func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 		fail(in.w, http.StatusBadRequest, nil, errResponse)
 		return
 	case wire.Notification:
-		// No further headers are defined for notifications, and none acts on a
-		// request: closing its stream is the cancellation.
+		// No further headers are defined for notifications, and none affects a request: a
+		// request is cancelled by closing its stream.
 		if e := checkNotified(in.header, version); e != nil {
 			accepted(in, e)
 			return
@@ -61,9 +61,9 @@ func (d *Door) modernExchange(in *inbound, m *wire.Message, version string, st *
 	return x
 }
 
-// overStdio reports that a message came through `doorward connect`, whose
-// client speaks stdio and so writes no Mcp-Param headers. Nothing is believed
-// by it: where such headers are there after all, they are checked.
+// overStdio reports that a message came through `doorward connect`, whose client speaks stdio
+// and therefore sends no Mcp-Param headers. The header is not trusted: if Mcp-Param headers
+// are present, they are checked.
 func overStdio(h http.Header) bool {
 	if len(h[protocol.HeaderStdio]) == 0 {
 		return false
@@ -76,8 +76,8 @@ func overStdio(h http.Header) bool {
 	return true
 }
 
-// checkModern verifies what a header repeats against the body, which alone is
-// acted on (Streamable HTTP, "Server Validation").
+// checkModern compares headers with the members of the body that they repeat. Only the body
+// is acted on (Streamable HTTP, "Server Validation").
 func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
 	meta := wire.Get(m.Params, "_meta")
 	caps := wire.Get(meta, wire.MetaCapabilities)
@@ -98,8 +98,8 @@ func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
 	return nil
 }
 
-// checkNotified verifies the version of a notification, which header and _meta need not
-// both name.
+// checkNotified checks the version of a notification, which may be in the header, in _meta or
+// in both.
 func checkNotified(header, meta string) *wire.Error {
 	v := cmp.Or(meta, header)
 	switch {
@@ -111,7 +111,7 @@ func checkNotified(header, meta string) *wire.Error {
 	return nil
 }
 
-// nameMatches compares Mcp-Name with the member of params that it mirrors.
+// nameMatches compares Mcp-Name with the member of params that it repeats.
 func nameMatches(h http.Header, m *wire.Message) bool {
 	member := protocol.NameMember(m.Method)
 	if member == "" {
@@ -119,7 +119,7 @@ func nameMatches(h http.Header, m *wire.Message) bool {
 	}
 	name, ok := wire.GetString(m.Params, member)
 	if !ok {
-		return true // the Handler refuses the params
+		return true // the Handler refuses such params
 	}
 	v := h["Mcp-Name"]
 	if len(v) != 1 {

@@ -20,15 +20,15 @@ func (s *Session) letGo() {
 	}
 }
 
-// holds reports whether the program that the session was issued to still runs,
-// as far as that can be told.
+// holds reports whether the program that the session was issued to still runs. It is true if
+// that cannot be determined.
 func (s *Session) holds() bool {
 	w := s.Who.Witness()
 	return w == nil || w.Holds()
 }
 
-// Confirmed reports that the session was issued to the very program that the
-// facts of Who describe, and that it is still the same.
+// Confirmed reports that the session was issued to the program that the facts of Who
+// describe, and that this program still runs.
 func (s *Session) Confirmed() bool {
 	if s == nil {
 		return false
@@ -37,17 +37,16 @@ func (s *Session) Confirmed() bool {
 	return w != nil && w.Holds()
 }
 
-// confirms reports the same of who, which a request came from in the session
-// that was found for it. Facts that were read on another connection may be
-// those of what the process was then, so both witnesses have to hold.
+// confirms reports the same for the principal of a request in this session. Facts that were
+// read on another connection may describe an earlier program of the process, so both
+// witnesses must hold.
 func (s *Session) confirms(who *principal.Principal) bool {
 	issued, now := s.Who.Witness(), who.Witness()
 	return issued != nil && (issued == now || now != nil && now.Holds())
 }
 
-// Owner is the session's principal as its last request proved it: a session
-// goes on with the token that took the place of the one it was opened with,
-// and with that one's rights.
+// Owner returns the session's principal as its last request proved it: after a token is
+// replaced, the session continues with the new token and its rights.
 func (s *Session) Owner() *principal.Principal { return s.owner.Load() }
 
 func (s *Session) usedBy(who *principal.Principal) {
@@ -56,8 +55,8 @@ func (s *Session) usedBy(who *principal.Principal) {
 	}
 }
 
-// canLose reports whether what proves a principal can end before its
-// connection does. Of local callers the connection is the proof.
+// canLose reports whether the proof of a principal can become invalid before its connection
+// ends. For local callers the connection is the proof.
 func canLose(who *principal.Principal) bool {
 	name := who.Name()
 	return !strings.HasPrefix(name, principal.KindUID+":") && !strings.HasPrefix(name, principal.KindLoopback+":")

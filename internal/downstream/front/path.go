@@ -2,8 +2,8 @@ package front
 
 import "strings"
 
-// splitPath returns "/mcp/notes" as ("mcp", "notes") and "/mcp" as ("mcp", "").
-// A path of any other form has neither.
+// splitPath splits "/mcp/notes" into ("mcp", "notes") and "/mcp" into ("mcp", ""). For a path
+// of any other form both parts may be empty.
 func splitPath(path string) (face, server string) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {

@@ -18,9 +18,9 @@ type Keeper interface {
 	Drop(name string) bool
 }
 
-// kept is a session as it is kept for the next run.
+// kept is the stored form of a session.
 type kept struct {
-	Init  json.RawMessage `json:"init"`            // the client's initialize params
+	Init  json.RawMessage `json:"init"`            // state of the Handler
 	State json.RawMessage `json:"state,omitempty"` // what the Handler remembers
 }
 
@@ -39,12 +39,12 @@ func nameOf(id string, who *principal.Principal, server string) string {
 type place struct {
 	keeper Keeper
 	name   string
-	marked time.Time // when it was marked as used
+	marked time.Time // time of the last Used
 }
 
-// placeOf is the place of a session over Streamable HTTP. A session that belongs to one
-// process, on the Unix socket, has none: what that process executes after a restart would
-// have to be compared, and `doorward connect` begins anew by itself.
+// placeOf returns the place of a session over Streamable HTTP. A session that belongs to one
+// process, on the Unix socket, is not stored: the program of that process would have to be
+// compared after a restart, and `doorward connect` opens a new session by itself.
 func placeOf(keeper Keeper, s *Session) place {
 	if keeper == nil || s.transport != overStreamable || s.Who.Key() != s.Who.Name() {
 		return place{}
@@ -52,7 +52,7 @@ func placeOf(keeper Keeper, s *Session) place {
 	return place{keeper: keeper, name: nameOf(s.id, s.Who, s.Server)}
 }
 
-// keep writes a session down. It works without, until the daemon ends.
+// keep stores a session. If storing fails, the session works until the daemon ends.
 func (p *place) keep(s *Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *place) keep(s *Session) {
 	}
 }
 
-// used says at most every usedEvery that the session is used.
+// used marks the stored session as used, at most once every usedEvery.
 func (p *place) used(now time.Time) {
 	if p.keeper == nil || now.Sub(p.marked) < usedEvery {
 		return
@@ -81,9 +81,9 @@ func (p *place) drop() {
 	}
 }
 
-// Remember keeps what the Handler has to know of the session after a restart; state is
-// one JSON value. An empty one says that the Handler cannot go on: the session ends with
-// the daemon, and its client begins anew.
+// Remember stores the state of the Handler that a session needs after a restart; state is one
+// JSON value. An empty state means that the Handler cannot continue the session: it ends with
+// the daemon, and its client has to open a new one.
 func (s *Session) Remember(state []byte) {
 	s.state.Store(state)
 	if len(state) == 0 {
@@ -93,7 +93,7 @@ func (s *Session) Remember(state []byte) {
 	s.place.keep(s)
 }
 
-// Remembered is what Remember was given last, also in an earlier run; nil: nothing.
+// Remembered returns the last state given to Remember, also in an earlier run; nil: none.
 func (s *Session) Remembered() []byte {
 	state, _ := s.state.Load().([]byte)
 	return state

@@ -11,10 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/base/sse"
 )
 
-// rawStream is an event stream on a connection of its own, taken over from
-// net/http. An idle one costs a few KiB instead of the 30 that a blocked
-// handler holds (measured: docs/performance.md), and idle is what the streams
-// of agents mostly are.
+// rawStream is an event stream on a connection that was taken over from net/http. An idle one
+// costs a few KiB instead of the 30 KiB of a blocked handler (docs/performance.md), and most
+// streams of agents are idle.
 type rawStream struct {
 	conn net.Conn
 	reader
@@ -22,8 +21,8 @@ type rawStream struct {
 
 var errCannotHijack = errors.New("the connection cannot be taken over")
 
-// takeOver answers r with the head of an event stream and takes its
-// connection. Nothing of w or r is kept.
+// takeOver answers r with the head of an event stream and takes its connection. It keeps
+// nothing of w or r.
 func (d *Door) takeOver(w http.ResponseWriter, r *http.Request) (*rawStream, error) {
 	h, ok := w.(http.Hijacker)
 	if !ok {
@@ -33,7 +32,7 @@ func (d *Door) takeOver(w http.ResponseWriter, r *http.Request) (*rawStream, err
 	if err != nil {
 		return nil, err
 	}
-	if rw.Reader.Buffered() > 0 { // something was sent behind the request
+	if rw.Reader.Buffered() > 0 { // data follows the request
 		conn.Close()
 		return nil, errCannotHijack
 	}
@@ -83,8 +82,8 @@ func (s *rawStream) raw(b []byte) error {
 
 func (s *rawStream) close() { s.conn.Close() }
 
-// gone calls f once the client has closed the connection, or sent something
-// where nothing may come. It reads on a goroutine that does nothing else.
+// gone calls f once the client has closed the connection or sent data, which is not allowed.
+// It reads on a goroutine of its own.
 func (s *rawStream) gone(f func()) {
 	conn := s.conn
 	go func() {
@@ -95,13 +94,13 @@ func (s *rawStream) gone(f func()) {
 	}()
 }
 
-// reader is the client's end of a raw stream, as far as it can be measured.
+// reader measures whether the client of a raw stream reads it.
 type reader struct {
-	unread func() (int, error) // nil: it cannot
-	due    atomic.Bool         // a keep-alive was written, and was not yet found read
+	unread func() (int, error) // nil: it cannot be measured
+	due    atomic.Bool         // a keep-alive was written and has not been found read
 }
 
-// heard reports, once for a keep-alive, that it has been read.
+// heard reports, once for each keep-alive, that it has been read.
 func (r *reader) heard() bool {
 	if r.unread == nil || !r.due.Swap(false) {
 		return false
@@ -113,7 +112,7 @@ func (r *reader) heard() bool {
 	return false
 }
 
-// allRead reports that everything written to a connection has been read.
+// allRead reports that all data written to a connection has been read.
 func allRead(unread func() (int, error)) bool {
 	n, err := unread()
 	return err == nil && n == 0

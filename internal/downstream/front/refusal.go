@@ -11,19 +11,19 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// ErrLimited is an Authenticate error: too many failures from one source.
+// ErrLimited is an error of Authenticate: too many failures from one source.
 var ErrLimited = errors.New("too many failed attempts")
 
-// Limited is ErrLimited with the time after which it is no longer so.
+// Limited is an ErrLimited with the time to wait.
 type Limited struct{ RetryAfter int } // seconds
 
 func (l Limited) Error() string { return ErrLimited.Error() }
 
-// Is makes it an ErrLimited.
+// Is reports that the error is an ErrLimited.
 func (l Limited) Is(target error) bool { return target == ErrLimited }
 
-// refusals answers requests that are refused at the door, and says where a token
-// can be had.
+// refusals answers requests that are refused before the Handler, with a reference to the
+// issuer of tokens.
 type refusals struct{ d *Door }
 
 func (f refusals) unauthenticated(w http.ResponseWriter, r *http.Request, path string, err error) {
@@ -56,12 +56,11 @@ func (f refusals) refuse(w http.ResponseWriter, r *http.Request, status int, rea
 	refusal(w, path, status)
 }
 
-// instructionPaths are the routes of instruction delivery. Their errors are
+// instructionPaths is the prefix of the routes of instruction delivery. Their errors are
 // problem documents (RFC 9457), whichever package makes them.
 const instructionPaths = "/auth/"
 
-// refusal answers a request that the door has refused. Its body is constant,
-// whatever was wrong.
+// refusal answers a refused request. Its body depends only on the route and the status.
 func refusal(w http.ResponseWriter, path string, status int) {
 	code := map[int]string{http.StatusBadRequest: "malformed", http.StatusUnauthorized: "unauthenticated",
 		http.StatusForbidden: "not_permitted", http.StatusTooManyRequests: "rate_limited", http.StatusServiceUnavailable: "unavailable"}[status]
@@ -77,43 +76,42 @@ func refusal(w http.ResponseWriter, path string, status int) {
 	fmt.Fprintf(w, "{\"type\":\"about:blank\",\"title\":%q,\"status\":%d,\"code\":%q}\n", http.StatusText(status), status, code)
 }
 
-// Resource is this door as a protected resource of an authorization server:
-// what its clients read to get a token (RFC 9728). Every URL in it is a
-// configured one; nothing is taken from a request's Host.
+// Resource describes this daemon as a protected resource of an authorization server (RFC
+// 9728), so that clients can get a token. All URLs are configured; nothing is taken from a
+// request's Host.
 type Resource struct {
-	URL    string   // this daemon's own, without a slash at its end
-	Issuer string   // where its tokens come from
-	Scopes []string // what can be asked for there
-	Basic  []string // what a client is asked to begin with
-	// Missing returns the scopes that a principal without access to any server
-	// lacks; empty where no scope would help.
+	URL    string   // this daemon's own URL, without a slash at its end
+	Issuer string   // the issuer of tokens
+	Scopes []string // scopes that a client can ask for
+	Basic  []string // scopes that a client should ask for first
+	// Missing returns the scopes that a principal without access to any server lacks; empty:
+	// no scope would help.
 	Missing func(*principal.Principal) string
 }
 
 var (
-	// ErrMalformed is an Authenticate error: a token presented in a way that
-	// RFC 6750 does not have. 400.
+	// ErrMalformed is an error of Authenticate: the token was presented in a form that RFC
+	// 6750 does not have (400).
 	ErrMalformed = errors.New("authentication is malformed")
-	// ErrUnavailable is an Authenticate error: the token cannot be verified now.
-	// 503.
+	// ErrUnavailable is an error of Authenticate: the token cannot be verified now (503).
 	ErrUnavailable = errors.New("authentication is not possible now")
-	// ErrScope is passed to Refused: a valid token that grants nothing here.
+	// ErrScope is passed to Refused: the token is valid and grants nothing on this route.
 	ErrScope = errors.New("an access token without a scope that grants anything")
-	// ErrOrigin is passed to Refused: Host or Origin is not on the list.
+	// ErrOrigin is passed to Refused: Host or Origin is not accepted.
 	ErrOrigin = errors.New("the Host or Origin is not on the list")
 )
 
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// isMetadata reports a path of RFC 9728, 3.1. It is public, because a client
-// reads it before it has a token.
+// isMetadata reports whether path is a metadata path of RFC 9728, 3.1. It is public, because
+// a client reads it before it has a token.
 func (f refusals) isMetadata(path string) bool {
 	rest, ok := strings.CutPrefix(path, wellKnown)
 	return f.d.o.Resource != nil && ok && (rest == "" || rest[0] == '/')
 }
 
-// metadata answers for the daemon, the aggregate and every name that a server
-// could have: whether there is such a server, a token may tell.
+// metadata answers for the daemon, the aggregate and every possible name of a server. Whether
+// such a server exists is revealed only to a caller with a token.
 func (f refusals) metadata(w http.ResponseWriter, r *http.Request, path string) {
 	rest := path[len(wellKnown):]
 	if rest != resourcePath(rest) {
@@ -133,15 +131,15 @@ func (f refusals) metadata(w http.ResponseWriter, r *http.Request, path string) 
 		Methods  []string `json:"bearer_methods_supported"`
 		Name     string   `json:"resource_name"`
 	}{res.URL + rest, []string{res.Issuer}, res.Scopes, []string{"header"}, "Doorward"})
-	if err != nil { // a scope that is no text; the configuration has none
+	if err != nil { // a scope that is not valid text; the configuration allows none
 		plain(w, http.StatusNotFound)
 		return
 	}
 	writeJSON(w, http.StatusOK, body)
 }
 
-// resourcePath is the path of the resource that a path belongs to: the
-// aggregate's, a server's, or nothing for the daemon as a whole.
+// resourcePath returns the path of the resource of a path: that of the aggregate, that of a
+// server, or "" for the daemon as a whole.
 func resourcePath(path string) string {
 	face, server := splitPath(path)
 	if face != "mcp" || len(server) > 64 || path != "/mcp" && server == "" {
@@ -150,8 +148,8 @@ func resourcePath(path string) string {
 	return path
 }
 
-// challenge is a WWW-Authenticate header. Where there is an issuer, it says
-// where to read about it and which scopes to ask for.
+// challenge returns a WWW-Authenticate header. If there is an issuer, it names the location
+// of the metadata and the scopes to ask for.
 func (f refusals) challenge(path, code, scope string) string {
 	c := `Bearer realm="doorward"`
 	if code != "" {
@@ -166,7 +164,7 @@ func (f refusals) challenge(path, code, scope string) string {
 	return c
 }
 
-// basic are the scopes of a first challenge.
+// basic returns the scopes of a first challenge.
 func (f refusals) basic() string {
 	if f.d.o.Resource == nil {
 		return ""
@@ -174,16 +172,16 @@ func (f refusals) basic() string {
 	return strings.Join(f.d.o.Resource.Basic, " ")
 }
 
-// presented reports that there was a bearer token. Only then a challenge names
-// an error (RFC 6750, 3.1).
+// presented reports whether the request has a bearer token. Only then the challenge names an
+// error (RFC 6750, 3.1).
 func presented(r *http.Request) bool {
 	v := r.Header["Authorization"]
 	const scheme = "bearer "
 	return len(v) == 1 && len(v[0]) > len(scheme) && strings.EqualFold(v[0][:len(scheme)], scheme)
 }
 
-// lacksScope answers a caller whose token is valid and grants nothing. The
-// aggregate always exists, so the answer reveals nothing that a 404 would hide.
+// lacksScope answers a caller whose token is valid and grants nothing. The aggregate always
+// exists, so the answer reveals nothing that a 404 would hide.
 func (f refusals) lacksScope(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) bool {
 	if server != "" || f.d.o.Resource == nil || f.d.o.Resource.Missing == nil {
 		return false

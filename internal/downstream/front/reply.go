@@ -8,19 +8,19 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Reply is the answer to a request: exactly one of Result and Error, unless
-// None says that nothing is to be sent (the client cancelled the request).
+// Reply is the answer to a request: exactly one of Result and Error, or None if nothing is
+// sent because the client cancelled the request.
 type Reply struct {
 	Result     []byte // raw JSON, written as it is
 	Error      *wire.Error
-	Status     int // HTTP status when nothing has been streamed yet; 0: the default
+	Status     int // HTTP status if nothing has been streamed; 0: the default
 	RetryAfter int // seconds; 0: no header
-	// NeedScope is the scope of the issuer without which Error denies. Where
-	// the answer has a status of its own it is 403, with a challenge.
+	// NeedScope is the issuer's scope that the caller lacks. If the answer has an HTTP status
+	// of its own, it is 403 with a challenge.
 	NeedScope string
 	None      bool
-	// Transient: the answer is for the connection that asked, and is not kept for
-	// a client that comes back for it.
+	// Transient means that the answer is only for the connection of the request: it is not
+	// kept for a client that resumes the stream.
 	Transient bool
 
 	challenge string // WWW-Authenticate
@@ -33,13 +33,13 @@ func appendReply(dst []byte, id wire.ID, r Reply) []byte {
 	return rawjson.AppendResult(dst, id, r.Result)
 }
 
-// fail writes a JSON-RPC error with an HTTP status. id nil leaves the id out:
-// the request could not be attributed.
+// fail writes a JSON-RPC error with an HTTP status. A nil id is omitted: the request could
+// not be identified.
 func fail(w http.ResponseWriter, status int, id wire.ID, e *wire.Error) {
 	writeJSON(w, status, rawjson.AppendError(nil, id, e))
 }
 
-// writeJSON sends one complete JSON body.
+// writeJSON writes one complete JSON body.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
@@ -48,8 +48,8 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Write(body)
 }
 
-// Header values that every answer shares. They are never changed: net/http
-// only reads them.
+// Header values that all answers share. They are never changed, because net/http only reads
+// them.
 var (
 	jsonType   = []string{"application/json"}
 	streamType = []string{"text/event-stream"}
@@ -57,7 +57,7 @@ var (
 	noBuffer   = []string{"no"}
 )
 
-// plain answers with a status and its constant text.
+// plain answers with a status and its standard text.
 func plain(w http.ResponseWriter, status int) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -66,9 +66,9 @@ func plain(w http.ResponseWriter, status int) {
 	w.Write([]byte(http.StatusText(status) + "\n"))
 }
 
-// statusOf is the HTTP status of a final answer when nothing has been
-// streamed: the codes of the contract's table, and for the modern era those
-// that the specification fixes (Overview, "Error Codes").
+// statusOf returns the HTTP status of an error if nothing has been streamed: that of
+// Doorward's own codes, and in the modern era that which the specification requires
+// (Overview, "Error Codes").
 func statusOf(era Era, e *wire.Error) int {
 	switch e.Code {
 	case 1502:

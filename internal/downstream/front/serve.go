@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// New makes a door. Close ends its sessions.
+// New makes a Door. Close ends its sessions.
 func New(o Options) *Door {
 	d := &Door{o: o, sessions: newSessions(o.Sessions, o.each, o.IdleSession), stop: make(chan struct{})}
 	d.earlier.door, d.earlier.keeper = d, o.Keeper
@@ -19,8 +19,8 @@ func New(o Options) *Door {
 	return d
 }
 
-// holdEvery is how often the right to a stream is looked at again: a revoked
-// token's streams end within five seconds.
+// holdEvery is the interval at which proofs are checked again: the streams of a revoked token
+// end within five seconds.
 const holdEvery = 3 * time.Second
 
 func (d *Door) sweep() {
@@ -46,8 +46,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), arrivedKey{}, time.Now()))
 	}
 	if len(r.TransferEncoding) > 0 {
-		// net/http does not tell whether Content-Length was there as well. Then two
-		// readers can disagree where the body ends (RFC 9112, 6.3).
+		// net/http does not report whether Content-Length was present too. In that case two
+		// parsers can disagree about the end of the body (RFC 9112, 6.3).
 		w.Header().Set("Connection", "close")
 	}
 	if !wellFormed(r) {
@@ -79,14 +79,14 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.route(w, r, who, path)
 }
 
-// wellFormed admits origin-form targets of HTTP/1.1 and 2 without an upgrade.
+// wellFormed accepts origin-form targets of HTTP/1.1 and later without an upgrade.
 func wellFormed(r *http.Request) bool {
 	return strings.HasPrefix(r.RequestURI, "/") && r.ProtoAtLeast(1, 1) && r.Host != "" &&
 		r.Method != http.MethodConnect && r.Method != http.MethodTrace && len(r.Header["Upgrade"]) == 0
 }
 
-// route selects the handler by the path exactly as it was sent: no decoding, no
-// cleaning, no redirect, so that every reader of the path agrees on it.
+// route selects the handler by the exact path of the request: no decoding, no cleaning, no
+// redirect, so that all parsers of the path agree on it.
 func (d *Door) route(w http.ResponseWriter, r *http.Request, who *principal.Principal, path string) {
 	face, server := splitPath(path)
 	if face != "mcp" && face != "sse" && face != "messages" {
@@ -162,7 +162,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who *principal.Princ
 	d.classify(&in, &m)
 }
 
-// classify settles the era from header and body together.
+// classify determines the era from header and body together.
 func (d *Door) classify(in *inbound, m *wire.Message) {
 	meta := wire.GetPath(m.Params, "_meta", wire.MetaVersion)
 	version, _ := wire.Text(meta)
@@ -183,8 +183,8 @@ func (d *Door) classify(in *inbound, m *wire.Message) {
 	}
 }
 
-// badVersion is the answer to an unknown version. A modern client sends its
-// version in the header and the body, and is told the supported versions.
+// badVersion returns the answer to an unknown version. A modern client sends its version in
+// the header and the body, and is told the supported versions.
 func badVersion(header, meta string) *wire.Error {
 	if header == meta {
 		return unsupported(meta)

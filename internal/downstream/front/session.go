@@ -18,12 +18,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Attachment is what the Handler keeps with a session. It is closed once,
-// when the session ends.
+// Attachment is the Handler's state of a session. It is closed once, when the session ends.
 type Attachment interface{ Close() }
 
-// transport is how a session's client reaches it; a session of one is unknown
-// on the other.
+// transport is the transport of a session; the session is unknown on the other one.
 type transport uint8
 
 const (
@@ -31,45 +29,44 @@ const (
 	overSSE
 )
 
-// Session is one legacy client's session. It belongs to the principal and the
-// route it was opened with, and where that principal has a witness, to the very
-// program.
+// Session is the MCP session of a legacy client. It belongs to the principal and the route
+// that it was opened with, and if that principal has a witness, to the same program.
 type Session struct {
-	Who    *principal.Principal // who opened it
+	Who    *principal.Principal // the principal that opened it
 	Server string
-	Digest string // of the id, for records; the id itself is a credential's companion and stays here
+	Digest string // of the id, for records; the id itself is as sensitive as a credential
 	Init   []byte // the client's initialize params, raw; set before the Handler sees the session
 
 	id        string
-	owner     atomic.Pointer[principal.Principal] // Who, with the credential presented last
+	owner     atomic.Pointer[principal.Principal] // Who, with the latest credential
 	transport transport
 	ctx       context.Context
 	end       context.CancelFunc
 	version   version
 	main      *eventLog    // the standalone stream
-	place     place        // where it is kept for the next run
-	state     atomic.Value // []byte: what the Handler remembers
+	place     place        // its stored copy
+	state     atomic.Value // []byte: the state given to Remember
 	seen      atomic.Int64
 	readers   atomic.Int32 // open standalone streams
 
 	mu       sync.Mutex
-	begun    bool // initialize has been seen
+	begun    bool // initialize was received
 	attached Attachment
 	closed   bool
 	logs     map[uint64]*eventLog // resumable streams of POSTs
 	streams  uint64
 	asks     map[int64]chan Reply
 	asked    int64
-	calls    map[string]context.CancelFunc // in flight, by the raw bytes of the id
-	most     int                           // of them; not changed once the session is known
+	calls    map[string]context.CancelFunc // running calls, by the raw bytes of the id
+	most     int                           // limit of calls; not changed once the session is published
 }
 
 // Bounds of one session.
 const (
-	sessionStreams = 32      // resumable streams kept
-	sessionBytes   = 2 << 20 // and what they hold together
+	sessionStreams = 32      // number of resumable streams kept
+	sessionBytes   = 2 << 20 // bytes that they hold together
 	sessionAsks    = 64      // open questions to the client
-	sessionCalls   = 256     // requests in flight, where no other limit is set
+	sessionCalls   = 256     // running requests, unless another limit is set
 )
 
 func newSession(id string, who *principal.Principal, server string, t transport, now time.Time) *Session {
@@ -82,19 +79,18 @@ func newSession(id string, who *principal.Principal, server string, t transport,
 	return s
 }
 
-// newSessionID is 128 random bits in the URL-safe alphabet.
+// newSessionID returns 128 random bits in the URL-safe alphabet.
 func newSessionID() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Context ends with the session.
+// Context returns a context that ends with the session.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Attached returns what the Handler keeps with the session, made on first
-// use. When the session has already ended, the new attachment is closed at
-// once.
+// Attached returns the Handler's state of the session, which it makes on first use. If the
+// session has already ended, the new attachment is closed at once.
 func (s *Session) Attached(make func() Attachment) Attachment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +106,8 @@ func (s *Session) Attached(make func() Attachment) Attachment {
 // Listening reports whether the client has its standalone stream open.
 func (s *Session) Listening() bool { return s.readers.Load() > 0 }
 
-// IdleSince reports since when a session has neither had a request nor an open stream;
-// false while a stream is open or a call under way.
+// IdleSince returns the time since which a session has had no request; idle is false while
+// its standalone stream is open or a call is running.
 func (s *Session) IdleSince() (since time.Time, idle bool) {
 	s.mu.Lock()
 	calls := len(s.calls)
@@ -119,8 +115,8 @@ func (s *Session) IdleSince() (since time.Time, idle bool) {
 	return time.Unix(0, s.seen.Load()), calls == 0 && !s.Listening()
 }
 
-// Notify sends a notification on the standalone stream; it waits there until
-// the client opens it.
+// Notify sends a notification on the standalone stream. It waits there until the client opens
+// the stream.
 func (s *Session) Notify(method string, params []byte) {
 	s.main.put(rawjson.AppendNotification(nil, method, params), 0)
 }
@@ -130,7 +126,7 @@ var (
 	errAllBusy = errors.New("too many requests of the session are under way")
 )
 
-// enter notes a request in flight. The error is errIDInUse or errAllBusy.
+// enter registers a running request. The error is errIDInUse or errAllBusy.
 func (s *Session) enter(id wire.ID, cancel context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +149,8 @@ func (s *Session) leave(id wire.ID) {
 	s.mu.Unlock()
 }
 
-// cancel ends the request that a notifications/cancelled names, if it is in
-// flight in this session; anything else is ignored (Cancellation).
+// cancel ends the request that a notifications/cancelled names, if it is running in this
+// session; anything else is ignored (Cancellation).
 func (s *Session) cancel(params []byte) {
 	id := wire.Get(params, "requestId")
 	s.mu.Lock()
@@ -165,7 +161,7 @@ func (s *Session) cancel(params []byte) {
 	}
 }
 
-// begin admits one initialize.
+// begin reports whether this is the first initialize of the session.
 func (s *Session) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +170,7 @@ func (s *Session) begin() bool {
 	return first
 }
 
-// openLog makes the log of a POST's stream. The oldest ended one makes room.
+// openLog makes the log of a POST's stream. The oldest logs are dropped to make room.
 func (s *Session) openLog() *eventLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,9 +184,8 @@ func (s *Session) openLog() *eventLog {
 	return l
 }
 
-// makeRoom drops the oldest streams until their number and what they keep are
-// within bounds. A client that has not come back for one by then has lost it.
-// The caller holds mu.
+// makeRoom drops the oldest streams until their number and their size are within bounds. A
+// client can no longer resume a dropped stream. The caller holds mu.
 func (s *Session) makeRoom() {
 	kept := 0
 	for _, l := range s.logs {
@@ -206,7 +201,7 @@ func (s *Session) makeRoom() {
 	}
 }
 
-// logOf finds the stream that an event id names: 0 is the standalone one.
+// logOf returns the stream of an event id's number; 0 is the standalone stream.
 func (s *Session) logOf(number uint64) *eventLog {
 	if number == 0 {
 		return s.main
@@ -216,7 +211,7 @@ func (s *Session) logOf(number uint64) *eventLog {
 	return s.logs[number]
 }
 
-// nudge keeps the session's open streams alive.
+// nudge sends a keep-alive on the session's open streams.
 func (s *Session) nudge() {
 	s.main.nudge()
 	s.mu.Lock()
@@ -226,8 +221,8 @@ func (s *Session) nudge() {
 	}
 }
 
-// heard reports that a stream of the session has been read since the last
-// keep-alive.
+// heard reports that a keep-alive on a stream of the session has been read since the last
+// call.
 func (s *Session) heard() bool {
 	heard := s.main.heard()
 	s.mu.Lock()
@@ -238,7 +233,7 @@ func (s *Session) heard() bool {
 	return heard
 }
 
-// close ends the session and everything that hangs on it.
+// close ends the session, its streams and its attachment.
 func (s *Session) close() {
 	s.mu.Lock()
 	if s.closed {

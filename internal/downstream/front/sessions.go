@@ -9,15 +9,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The limits that strike at the door, as records name them.
+// The limits that the front enforces, by their names in records.
 const (
 	RuleSessions     = "limits.sessions"
 	RulePerPrincipal = "limits.sessions_per_principal"
 	RuleCalls        = "limits.calls_per_principal"
 )
 
-// sessions is the table of live sessions. A look-up needs the principal and
-// the route as well as the id, and a miss looks the same whatever missed.
+// sessions is the table of live sessions. A look-up needs the id, the principal and the
+// route, and the answer is the same whichever of them does not match.
 type sessions struct {
 	limit int
 	each  func(*principal.Principal) int
@@ -36,9 +36,8 @@ func newSessions(limit int, each func(*principal.Principal) int, idle time.Durat
 		byID: make(map[string]*Session), counts: make(map[string]int)}
 }
 
-// reserve counts a session that is about to open; rule is the limit that has
-// no room for it, empty when there is. The longest idle session of the same
-// principal makes room.
+// reserve counts a session that is about to open. rule is the limit that is exhausted; empty:
+// none. The longest idle session of the same principal is ended to make room.
 func (t *sessions) reserve(who *principal.Principal) (rule string) {
 	for rule = t.take(who); rule != ""; rule = t.take(who) {
 		old := t.longestIdle(who)
@@ -50,12 +49,12 @@ func (t *sessions) reserve(who *principal.Principal) (rule string) {
 	return ""
 }
 
-// leftAfter is how long a session must have been idle to make room for another: a
-// client that left without a word, and none that thinks.
+// leftAfter is how long a session must have been idle to be ended for another one. It is long
+// enough to exclude clients that only wait for their model.
 const leftAfter = time.Minute
 
-// longestIdle is the session of a principal to which nothing has happened for the
-// longest time; nil when none is idle.
+// longestIdle returns the session of a principal that has been idle for the longest time;
+// nil: none is idle.
 func (t *sessions) longestIdle(who *principal.Principal) (oldest *Session) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -71,7 +70,7 @@ func (t *sessions) longestIdle(who *principal.Principal) (oldest *Session) {
 	return oldest
 }
 
-// take counts a session unless it finds no room.
+// take counts a session, or returns the exhausted limit.
 func (t *sessions) take(who *principal.Principal) (rule string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,10 +107,10 @@ func (t *sessions) publish(s *Session) {
 	}
 }
 
-// find returns the session, or nil: for an id that is malformed, unknown, ended,
-// of another principal, another route or another transport, and when the program
-// that it was issued to is gone. The program is checked last, because the check
-// takes time that only the owner may observe.
+// find returns the session of an id. It returns nil if the id is malformed, unknown or ended,
+// if the session has another principal, route or transport, and if the program that it was
+// issued to is gone. The program is checked last, because the check takes time that only the
+// owner may observe.
 func (t *sessions) find(id string, who *principal.Principal, server string, over transport) *Session {
 	if !wellFormedID(id) {
 		return nil
@@ -127,15 +126,15 @@ func (t *sessions) find(id string, who *principal.Principal, server string, over
 	return s
 }
 
-// has reports a session of this run, whoever owns it.
+// has reports whether there is a session of this run with that id, of any principal.
 func (t *sessions) has(id string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byID[id] != nil
 }
 
-// wellFormedID admits ^[A-Za-z0-9_-]{8,128}$: every id that is given out here, and nothing
-// that means more than itself in a header or a path.
+// wellFormedID accepts ^[A-Za-z0-9_-]{8,128}$: every id that is issued here, and no character
+// that is special in a header or a path.
 func wellFormedID(id string) bool {
 	if len(id) < 8 || len(id) > 128 {
 		return false
@@ -149,7 +148,7 @@ func wellFormedID(id string) bool {
 	return true
 }
 
-// remove ends a session. Ending it twice is harmless.
+// remove ends a session. A second call does nothing.
 func (t *sessions) remove(s *Session) {
 	t.mu.Lock()
 	_, known := t.byID[s.id]
@@ -164,15 +163,15 @@ func (t *sessions) remove(s *Session) {
 	}
 }
 
-// over reports that the daemon ends: its sessions end, and stay kept.
+// over reports that the daemon is ending: its sessions end, and their stored copies remain.
 func (t *sessions) over() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.closed
 }
 
-// sweep ends the sessions that were not used for the idle time. An open stream
-// counts as use: a client that is gone fails its keep-alive.
+// sweep ends the sessions that were not used for the idle time. An open stream counts as use:
+// if its client is gone, a keep-alive fails.
 func (t *sessions) sweep() {
 	now := t.now()
 	limit := now.Add(-t.idle).UnixNano()
@@ -200,7 +199,7 @@ func (t *sessions) count() int {
 	return t.open
 }
 
-// close ends all sessions and admits no more.
+// close ends all sessions and prevents new ones.
 func (t *sessions) close() {
 	t.mu.Lock()
 	t.closed = true

@@ -12,9 +12,8 @@ import (
 // sseFace is the transport HTTP+SSE of 2024-11-05.
 type sseFace struct{ d *Door }
 
-// open serves GET /sse and /sse/{server}: the stream of the 2024-11-05
-// transport, whose first event names the address for POSTs. The session lives
-// as long as the stream.
+// open serves GET /sse and /sse/{server}: the stream of the 2024-11-05 transport, whose first
+// event names the address for POSTs. The session ends with the stream.
 func (e sseFace) open(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
 	if !e.d.o.Handler.Known(who, server) {
 		fail(w, http.StatusNotFound, nil, errUnknownServer)
@@ -62,8 +61,8 @@ func endpoint(server, id string) string {
 	return "/messages" + server + "?session_id=" + id
 }
 
-// post serves POST /messages: every message is accepted at once and
-// answered on the session's stream.
+// post serves POST /messages: every message is accepted at once and answered on the session's
+// stream.
 func (e sseFace) post(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
@@ -89,7 +88,7 @@ func (e sseFace) post(w http.ResponseWriter, r *http.Request, who *principal.Pri
 	if !ok {
 		return
 	}
-	if !s.holds() { // the body was sent after the session was found
+	if !s.holds() { // the program may have ended while the body was sent
 		bodies.put(buf)
 		fail(w, http.StatusNotFound, nil, errUnknownSession)
 		return
@@ -112,7 +111,7 @@ func (e sseFace) post(w http.ResponseWriter, r *http.Request, who *principal.Pri
 	w.Write([]byte("Accepted"))
 }
 
-// sessionID reads the one query parameter there is, literally.
+// sessionID parses the only query parameter, without decoding.
 func sessionID(query string) (string, bool) {
 	const key = "session_id="
 	if len(query) <= len(key) || query[:len(key)] != key {
@@ -121,8 +120,8 @@ func sessionID(query string) (string, bool) {
 	return query[len(key):], true
 }
 
-// accept starts serving one message. The buffer goes back when it is done, and
-// with an error it is still its caller's.
+// accept starts to serve one message. On success it returns the buffer to the pool when the
+// message is done; on an error the buffer still belongs to the caller.
 func (e sseFace) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) error {
 	if m.Kind != wire.Request {
 		if e := streamable(e).oneWay(in, m, s); e != nil {

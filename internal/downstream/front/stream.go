@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// streamAfter is how long an answer may take before its stream is opened,
-	// so that the client and what lies between see signs of life.
+	// streamAfter is how long an answer may take before its stream is opened, so that the
+	// client and proxies receive keep-alives.
 	streamAfter = 10 * time.Second
 	// keepAlive is the time between comments on a silent stream.
 	keepAlive = 15 * time.Second
-	// writeLimit is how long a client may leave one write unread.
+	// writeLimit is how long one write may block.
 	writeLimit = 30 * time.Second
-	// largeAnswer is the size from which writing an answer gets a deadline;
-	// smaller ones fit the socket's buffer.
+	// largeAnswer is the size from which the write of an answer gets a deadline; smaller
+	// answers fit into the socket's buffer.
 	largeAnswer = 32 << 10
 )
 
@@ -69,30 +69,30 @@ func (s *sink) write(b []byte) error {
 	return s.rc.Flush()
 }
 
-// stream is the client's end of one exchange. Until the first message it is
-// undecided: a final answer that comes first is one JSON body, anything else
-// makes it an event stream (Streamable HTTP, "Sending Messages").
+// stream is the way to the client of one exchange. Its form is open until the first message:
+// if that is the final answer, it is sent as one JSON body; otherwise the answer becomes an
+// event stream (Streamable HTTP, "Sending Messages").
 type stream struct {
 	mu     sync.Mutex
 	w      http.ResponseWriter
 	out    *sink            // nil: no event stream has begun, or its client has left
-	log    *eventLog        // what is kept for resumption; nil: nothing
-	open   func() *eventLog // makes log when the stream begins; nil: never
-	gen    uint64           // our right to write the log's events ourselves
+	log    *eventLog        // messages kept for resumption; nil: none
+	open   func() *eventLog // makes log when the stream begins; nil: no log
+	gen    uint64           // our connection in log; see eventLog
 	prime  bool             // begin with an event that carries only an id
-	began  bool             // headers are out
-	ended  bool             // the final answer is out
-	shared bool             // log is the session's own: it does not end with the exchange
-	json   bool             // the client takes application/json
-	sse    bool             // the client takes text/event-stream
-	prefer bool             // and wants one even for a single answer
+	began  bool             // headers were sent
+	ended  bool             // the final answer was sent
+	shared bool             // log belongs to the session and does not end with the exchange
+	json   bool             // the client accepts application/json
+	sse    bool             // the client accepts text/event-stream
+	prefer bool             // the client prefers text/event-stream
 	timer  *time.Timer
 	life   hearing
 
-	disowned string // the challenge to a caller who is proved no more
+	disowned string // the challenge to a caller whose proof has become invalid
 }
 
-// watch starts the clock that opens the stream of a slow answer.
+// watch starts the timer that opens the stream of a slow answer.
 func (s *stream) watch() {
 	if s.sse {
 		s.timer = time.AfterFunc(streamAfter, s.tick)
@@ -108,8 +108,8 @@ func (s *stream) tick() {
 	s.timer.Reset(s.beat())
 }
 
-// beat writes a keep-alive, or looks whether the last one was read, and says
-// when to come back. The caller holds mu.
+// beat writes a keep-alive, or checks whether the last one was read, and returns the time
+// until the next call. The caller holds mu.
 func (s *stream) beat() time.Duration {
 	s.life.listen()
 	if s.life.looks() {
@@ -153,15 +153,14 @@ func (s *stream) start() {
 	s.out = out
 }
 
-// priming is the first event of a stream that can be resumed: an id to come
-// back with, how long to wait before that, and no data (2025-11-25
-// Transports, "Sending Messages").
+// priming returns the first event of a stream that can be resumed: an id to resume with, the
+// time to wait before that, and no data (2025-11-25 Transports, "Sending Messages").
 func priming(id string) []byte {
 	return []byte("id: " + id + "\nretry: 500\ndata: \n\n")
 }
 
-// send puts a message on the stream. It reports false when there is no way
-// left to this client.
+// send puts a message on the stream. It is false if the message cannot reach this client any
+// more.
 func (s *stream) send(msg []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,8 +171,7 @@ func (s *stream) send(msg []byte) bool {
 	return s.emit(msg)
 }
 
-// emit writes one event, and keeps it where the stream can be resumed. The
-// caller holds mu.
+// emit writes one event, and stores it if the stream can be resumed. The caller holds mu.
 func (s *stream) emit(msg []byte) bool {
 	id := ""
 	if s.log != nil {
@@ -193,8 +191,8 @@ func (s *stream) emit(msg []byte) bool {
 	return true
 }
 
-// leave is called when the client's connection is gone or its handler
-// returns: nothing may touch the response after it.
+// leave is called when the client's connection has ended or its handler returns. The response
+// must not be used after it.
 func (s *stream) leave() {
 	if s.timer != nil {
 		s.timer.Stop()
@@ -207,9 +205,9 @@ func (s *stream) leave() {
 	s.mu.Unlock()
 }
 
-// finish sends the final answer: as one JSON body when nothing has been
-// streamed, else as the last event. Errors prefer JSON, whose status tells
-// them apart.
+// finish sends the final answer: as one JSON body if nothing has been streamed, else as the
+// last event. Errors are sent as JSON if possible, because the HTTP status distinguishes
+// them.
 func (s *stream) finish(era Era, id wire.ID, r Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,8 +234,8 @@ func (s *stream) finish(era Era, id wire.ID, r Reply) {
 	}
 }
 
-// unkept has the answer be kept nowhere: a client that is gone does not get it
-// by coming back. The caller holds mu.
+// unkept drops the log, so that a client that has left cannot get the answer by resuming. The
+// caller holds mu.
 func (s *stream) unkept() {
 	s.open, s.prime = nil, false
 	if s.log == nil || s.shared {
@@ -248,7 +246,7 @@ func (s *stream) unkept() {
 	s.log = nil
 }
 
-// finishEmpty ends a request that its client cancelled: no answer is due.
+// finishEmpty ends a request that needs no answer, because it was cancelled.
 func (s *stream) finishEmpty() {
 	if s.log != nil && !s.shared {
 		s.log.end()
@@ -258,7 +256,7 @@ func (s *stream) finishEmpty() {
 	}
 }
 
-// withdraw answers a request that ended because of its caller, not its server.
+// withdraw answers a cancelled request: 401 if the caller's proof became invalid, else 202.
 func (s *stream) withdraw() {
 	if s.disowned == "" {
 		s.w.WriteHeader(http.StatusAccepted)
@@ -291,10 +289,10 @@ func (s *stream) finishJSON(era Era, id wire.ID, r Reply) {
 	bodies.put(buf)
 }
 
-// hold waits until the exchange is done or its stream has been open for the
-// limit; from then on its client has to come back for the rest. A stream that
-// has not begun is begun first, since there is nothing to come back to
-// otherwise; a client that takes no stream waits.
+// hold waits until the exchange is done or its stream has been open for limit; then the
+// client has to resume the stream for the rest. If the client prefers a stream, it is begun
+// first, since there is nothing to resume otherwise. Without a stream, hold waits for the
+// end.
 func (s *stream) hold(done <-chan struct{}, limit time.Duration) {
 	select {
 	case <-done:

@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// streamable is the transport streamable HTTP with sessions, of the legacy eras.
+// streamable is the transport Streamable HTTP with sessions, of the legacy era.
 type streamable struct{ d *Door }
 
 // initialize opens a legacy session (2025-11-25 Lifecycle).
@@ -43,12 +43,12 @@ func (f streamable) initialize(in *inbound, m *wire.Message) {
 	st.leave()
 }
 
-// open negotiates the version and lets the Handler answer. The session keeps
-// what its client declared.
+// open negotiates the version and passes the initialize to the Handler. The session stores
+// the client's initialize params.
 func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
 	s.version.negotiate(m.Params)
 	s.Init = append([]byte(nil), m.Params...)
-	// The client may leave while a server starts; its session ends with it.
+	// If the client leaves while a server starts, its session ends.
 	stop := context.AfterFunc(ctx, s.end)
 	defer stop()
 	defer f.d.lend(in.who, s.end)()
@@ -61,7 +61,7 @@ func (f streamable) exchange(in *inbound, m *wire.Message, s *Session, st *strea
 		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r), client: in.r.Context()}
 }
 
-// full answers what finds no room at the door.
+// full answers a request that exceeds a limit of the front.
 func (f streamable) full(w http.ResponseWriter, id wire.ID, x *Exchange, rule string) {
 	reply := f.noRoom(x, rule)
 	w.Header().Set("Retry-After", strconv.Itoa(reply.RetryAfter))
@@ -75,7 +75,7 @@ func (f streamable) noRoom(x *Exchange, rule string) Reply {
 	return f.d.o.Full(x, rule)
 }
 
-// notEntered answers a message that its session could not take in.
+// notEntered answers a message that its session did not accept.
 func (f streamable) notEntered(in *inbound, m *wire.Message, s *Session, err error) {
 	if errors.Is(err, errAllBusy) {
 		f.full(in.w, m.ID, f.exchange(in, m, s, nil), RuleCalls)
@@ -89,7 +89,7 @@ func (f streamable) notEntered(in *inbound, m *wire.Message, s *Session, err err
 	fail(in.w, http.StatusBadRequest, m.ID, errTwice)
 }
 
-// notTaken is a notification that the Handler refused.
+// notTaken is the error of a notification that the Handler refused.
 type notTaken struct{ e *wire.Error }
 
 func (n notTaken) Error() string { return n.e.Message }
@@ -116,8 +116,8 @@ func (f streamable) inSession(in *inbound, m *wire.Message, id string) {
 	}
 }
 
-// accepted answers a message that has no answer of its own: 202, or 400 with the reason
-// why it could not be taken (2025-11-25 Transports, "Sending Messages to the Server").
+// accepted answers a message without a reply of its own: 202, or 400 with the reason why it
+// was not accepted (2025-11-25 Transports, "Sending Messages to the Server").
 func accepted(in *inbound, e *wire.Error) {
 	if e != nil {
 		fail(in.w, http.StatusBadRequest, nil, e)
@@ -126,7 +126,7 @@ func accepted(in *inbound, e *wire.Error) {
 	in.w.WriteHeader(http.StatusAccepted)
 }
 
-// oneWay takes notifications and responses.
+// oneWay serves notifications and responses.
 func (f streamable) oneWay(in *inbound, m *wire.Message, s *Session) *wire.Error {
 	switch {
 	case m.Kind == wire.Response:
@@ -139,9 +139,8 @@ func (f streamable) oneWay(in *inbound, m *wire.Message, s *Session) *wire.Error
 	return nil
 }
 
-// request serves one request in a session. A client that disconnects has not
-// cancelled (2025-11-25 Transports): the call goes on, and its stream, if one
-// had begun, can be resumed.
+// request serves one request in a session. A disconnect does not cancel it (2025-11-25
+// Transports): the call goes on, and its stream, if one had begun, can be resumed.
 func (f streamable) request(in *inbound, m *wire.Message, s *Session) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	if err := s.enter(m.ID, cancel); err != nil {
@@ -164,8 +163,8 @@ func (f streamable) request(in *inbound, m *wire.Message, s *Session) {
 	f.d.serve(ctx, x)
 }
 
-// serveLong serves a call where streams are held open for a limited time: the
-// call outlives its connection, so it gets a goroutine and a copy of its message.
+// serveLong serves a call whose stream is held open for a limited time. The call can outlive
+// its connection, so it gets a goroutine and a copy of its message.
 func (f streamable) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exchange) {
 	x.ID, x.Method = append(wire.ID(nil), x.ID...), strings.Clone(x.Method)
 	x.Params = append([]byte(nil), x.Params...)
@@ -183,8 +182,8 @@ func (f streamable) serveLong(ctx context.Context, cancel context.CancelFunc, x 
 	x.stream.leave()
 }
 
-// batch serves a JSON array, which only 2025-03-26 has (2025-03-26 Overview,
-// "Batching"). Every element is an exchange of its own and decided by itself.
+// batch serves a JSON array, which only 2025-03-26 has (2025-03-26 Overview, "Batching").
+// Each element is a separate exchange with a decision of its own.
 func (f streamable) batch(in *inbound, body []byte) {
 	s, _ := f.d.earlier.found(in.r, in.r.Header.Get("Mcp-Session-Id"), in.who, in.server)
 	if s == nil || s.version.name() != protocol.V20250326 {
@@ -215,11 +214,11 @@ func (f streamable) batch(in *inbound, body []byte) {
 	writeJSON(in.w, http.StatusOK, joinArray(answers))
 }
 
-// batchWidth is how many elements of one batch run at a time.
+// batchWidth is the number of elements of one batch that run at a time.
 const batchWidth = 8
 
-// each runs the elements of a batch and collects the answers, in order. What
-// a server says meanwhile goes to the standalone stream.
+// each runs the elements of a batch and collects the answers, in order. Messages of servers
+// during the batch go to the standalone stream.
 func (f streamable) each(in *inbound, msgs []wire.Message, s *Session) [][]byte {
 	answers := make([][]byte, len(msgs))
 	width := make(chan struct{}, batchWidth)
@@ -278,7 +277,8 @@ func joinArray(items [][]byte) []byte {
 	return append(out, ']')
 }
 
-// named is the session that a GET or DELETE is about; nil: it has been refused.
+// named returns the session of a GET or DELETE; nil: the request has been answered with an
+// error.
 func (f streamable) named(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) *Session {
 	id := r.Header.Get("Mcp-Session-Id")
 	if id == "" || !once(r.Header) || protocol.LooksModern(r.Header.Get("Mcp-Protocol-Version")) {
@@ -298,9 +298,9 @@ func (f streamable) named(w http.ResponseWriter, r *http.Request, who *principal
 	return s
 }
 
-// statusOfMiss is the status of a request whose session is not there: 404 tells its
-// client to begin anew (2025-11-25 Transports, "Session Management"), and a failure to
-// open it again does not.
+// statusOfMiss returns the status of a request whose session was not found. 404 tells its
+// client to open a new session (2025-11-25 Transports, "Session Management"); a failure to
+// reopen the session has another status.
 func statusOfMiss(e *wire.Error) int {
 	if e == errUnknownSession {
 		return http.StatusNotFound
@@ -308,8 +308,8 @@ func statusOfMiss(e *wire.Error) int {
 	return statusOf(Legacy, e)
 }
 
-// listen serves GET: the standalone stream, or with Last-Event-ID the rest of
-// a stream that broke.
+// listen serves GET: the standalone stream, or with Last-Event-ID the rest of a broken
+// stream.
 func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principal.Principal, server string) {
 	s := f.named(w, r, who, server)
 	if s == nil {
@@ -342,8 +342,7 @@ func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principa
 	f.hear(s, log, out, gen, after, f.d.lend(who, out.close))
 }
 
-// hear attaches a GET stream to its log until the client leaves; back is
-// called then.
+// hear attaches a GET stream to its log until the client leaves, and then calls back.
 func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64, back func()) {
 	if !log.attachRaw(out, gen, after) {
 		back()
@@ -364,12 +363,12 @@ func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after u
 	f.d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.version.name(), Session: s, Method: Listening})
 }
 
-// Listening is the method of the exchange that reports to the Handler that a
-// session's standalone stream has been opened. It is not an MCP method.
+// Listening is the method of the exchange that tells the Handler that a session's standalone
+// stream was opened. It is not an MCP method.
 const Listening = "doorward/listening"
 
-// resume finds the stream of an event id and the position in it. An id of
-// another session names another session's streams, and finds nothing here.
+// resume returns the stream of an event id and the position in it. It searches only the
+// streams of this session.
 func (s *Session) resume(id string) (*eventLog, uint64) {
 	stream, pos, ok := strings.Cut(id, "-")
 	number, err1 := strconv.ParseUint(stream, 10, 64)

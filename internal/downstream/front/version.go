@@ -16,9 +16,9 @@ const (
 	Modern                // version and capabilities in every request
 )
 
-// negotiated is the version that a session gets by the params of its initialize: the one
-// that they name where Doorward knows it, else the newest with a handshake (2025-11-25
-// Lifecycle, "Version Negotiation").
+// negotiated returns the version of a session for its initialize params: the requested one if
+// Doorward supports it, else the newest version with a handshake (2025-11-25 Lifecycle,
+// "Version Negotiation").
 func negotiated(init []byte) string {
 	if v, _ := wire.GetString(init, "protocolVersion"); protocol.IsLegacyVersion(v) {
 		return v
@@ -26,8 +26,8 @@ func negotiated(init []byte) string {
 	return protocol.LatestLegacy
 }
 
-// version is what a session negotiated. It is set while other messages of the session may
-// arrive, since over HTTP+SSE a session is there before its initialize.
+// version is the negotiated version of a session. It is set while other messages of the
+// session may arrive, because over HTTP+SSE a session exists before its initialize.
 type version struct{ agreed atomic.Pointer[string] }
 
 func (v *version) negotiate(init []byte) {
@@ -35,7 +35,7 @@ func (v *version) negotiate(init []byte) {
 	v.agreed.Store(&name)
 }
 
-// name is the negotiated version, and before initialize that of HTTP+SSE.
+// name returns the negotiated version; before initialize, the version of HTTP+SSE.
 func (v *version) name() string {
 	if name := v.agreed.Load(); name != nil {
 		return *name
@@ -43,8 +43,8 @@ func (v *version) name() string {
 	return protocol.V20241105
 }
 
-// differs is the error for a request whose header MCP-Protocol-Version does not belong to
-// the session; nil: it does. Before initialize any known version does.
+// differs returns the error for a request whose header MCP-Protocol-Version does not fit the
+// session; nil: it does. Before initialize any known version fits.
 func (v *version) differs(header string) *wire.Error {
 	agreed := v.agreed.Load()
 	switch {
@@ -59,16 +59,16 @@ func (v *version) differs(header string) *wire.Error {
 	return &wire.Error{Code: CodeInvalidRequest, Message: "MCP-Protocol-Version is not the version that the session negotiated", Data: data}
 }
 
-// sameVersion reports that a header is absent or names the negotiated version. In a
-// session of 2025-11-25 the header 2025-03-26 counts as absent: it is what a server
-// without sessions takes an absent one for, and what the official conformance suite
-// 0.1.16 sends (decision 0039). The session stays one of 2025-11-25.
+// sameVersion reports that a header is absent or names the negotiated version. In a session
+// of 2025-11-25 the header 2025-03-26 counts as absent: a server without sessions assumes
+// that version for an absent header, and the official conformance suite 0.1.16 sends it
+// (decision 0039). The session remains one of 2025-11-25.
 func sameVersion(header, negotiated string) bool {
 	return header == "" || header == negotiated ||
 		header == protocol.V20250326 && negotiated == protocol.V20251125
 }
 
-// unsupported is -32022 with what this route can serve.
+// unsupported returns -32022 with the versions that this route supports.
 func unsupported(requested string) *wire.Error {
 	data := []byte(`{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":`)
 	data = append(rawjson.AppendQuote(data, requested), '}')
