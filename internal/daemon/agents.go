@@ -27,20 +27,20 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// agents starts agents by the launchers of the configuration.
+// agents starts agents with the launchers of the configuration.
 type agents struct {
 	o         Options
 	runner    *process.Runner
 	pins      *pin.Book
-	daemonKey string // by which a started agent knows the daemon
-	// look searches what a started agent printed for protected text.
+	daemonKey string // identifies the daemon to a started agent
+	// look searches the output of a started agent for protected text.
 	look       func(by *spawn.Running, text string, whole io.Reader) (out string, keep, blocked bool)
 	manager    atomic.Pointer[spawn.Manager] // nil: messaging is off
 	configured atomic.Pointer[map[string]*config.Launcher]
 }
 
-// open makes the manager, and ends in the book what an earlier run of this
-// daemon left open. clean and note are the messaging server's.
+// open makes the manager, and ends in the book the agents that an earlier run of this daemon
+// left open. clean and note belong to the messaging server.
 func (g *agents) open(book spawn.Book, clean func(string) string, note mail.Note[mail.Spawn]) error {
 	var err error
 	o := spawn.Options{Runner: g.runner, Book: book, TokenPrefix: authn.SpawnToken, Clean: clean, Look: g.look, Note: note, Log: g.o.Log}
@@ -60,7 +60,7 @@ func (g *agents) open(book spawn.Book, clean func(string) string, note mail.Note
 	return nil
 }
 
-// printed looks for what may not leave in what a started agent has printed.
+// printed searches the output of a started agent for text that must not leave.
 func (m *instructing) printed(by *spawn.Running, text string, whole io.Reader) (out string, keep, blocked bool) {
 	fact := func(name, value string) principal.Fact {
 		return principal.Fact{Name: name, Value: value, Grade: principal.Verified}
@@ -69,7 +69,7 @@ func (m *instructing) printed(by *spawn.Running, text string, whole io.Reader) (
 	return m.server.Printed(gate.Act{Who: who, Server: agent.ServerName, Name: "result"}, text, whole)
 }
 
-// close ends all agents while the book is still open.
+// close ends all agents. The book must still be open.
 func (g *agents) close() {
 	if m := g.manager.Load(); m != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), agentsTime)
@@ -81,7 +81,7 @@ func (g *agents) close() {
 // agentsTime is how long started agents may take to end when the daemon stops.
 const agentsTime = 4 * time.Second
 
-// socketPath is where the Unix socket will be; empty for none.
+// socketPath returns the path of the Unix socket; empty: there is none.
 func socketPath(o Options) string {
 	path := o.Config.Listen.Unix
 	switch path {
@@ -97,7 +97,7 @@ func socketPath(o Options) string {
 	return abs
 }
 
-// launchers are those of a configuration, each under its pin.
+// launchers returns the launchers of a configuration, each with its pin.
 func (g *agents) launchers(c *config.Config) map[string]*spawn.Launcher {
 	all := make(map[string]*spawn.Launcher, len(c.Agent.Launchers))
 	for name, l := range c.Agent.Launchers {
@@ -119,7 +119,8 @@ func (g *agents) launcher(c *config.Config, name string, l *config.Launcher) *sp
 		out.Env[name] = v.Reveal()
 		p.Env = append(p.Env, name)
 	}
-	// As a server of the same keys is: what its words name, it sees.
+	// The sandbox is that of a server with the same keys: it contains the paths that args and
+	// env name.
 	out.Sandbox = sandboxOf(c, launcherHome(name), &config.Server{Kind: "stdio", Args: l.Args, Env: l.Env, Doorward: config.Handling{
 		Sandbox: l.Sandbox, Read: l.Read, Write: l.Write, Network: l.Network, Limits: l.Limits}})
 	if l.Refused == "" {
@@ -128,7 +129,7 @@ func (g *agents) launcher(c *config.Config, name string, l *config.Launcher) *sp
 	return out
 }
 
-// tree returns the started agent in whose tree a Unix peer stands.
+// tree returns the started agent whose process tree contains a Unix peer; empty: none.
 func (g *agents) tree(c *attest.Credentials) string {
 	m := g.manager.Load()
 	if m == nil || g.runner.Alive() == 0 || !peer.DescendantOf(c.PID, int32(os.Getpid())) {
@@ -150,7 +151,7 @@ func (g *agents) authenticated(id string) *authn.Spawned {
 	return &authn.Spawned{ID: r.ID, Launcher: r.Launcher, Rights: r.Rights, Parent: r.Parent, Digest: r.Digest}
 }
 
-// trust is what is withheld of the launchers, of one or of all.
+// trust returns what is withheld of one launcher, or of all.
 func (g *agents) trust(one string) []admin.Trust {
 	var all []admin.Trust
 	launchers := g.launched()
@@ -170,7 +171,7 @@ func (g *agents) trust(one string) []admin.Trust {
 	return all
 }
 
-// launched are the launchers in force.
+// launched returns the launchers in force.
 func (g *agents) launched() map[string]*config.Launcher {
 	if all := g.configured.Load(); all != nil {
 		return *all
@@ -178,8 +179,7 @@ func (g *agents) launched() map[string]*config.Launcher {
 	return nil
 }
 
-// set takes the launchers of a configuration into force. Agents that
-// run are what they were started as.
+// set puts the launchers of a configuration into force. Running agents are not affected.
 func (g *agents) set(c *config.Config) {
 	m := g.manager.Load()
 	if m == nil {
@@ -189,8 +189,7 @@ func (g *agents) set(c *config.Config) {
 	m.SetLaunchers(g.launchers(c))
 }
 
-// lookAt sees what a launcher would start, without starting it, and
-// approves nothing.
+// lookAt returns what a launcher would start, without starting or approving it.
 func (g *agents) lookAt(full string) (admin.Trust, error) {
 	all := g.trust(full)
 	if len(all) == 0 {

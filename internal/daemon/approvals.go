@@ -29,7 +29,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// grantsFile is where grants are kept that outlive the daemon.
+// grantsFile is the file of grants that outlive the daemon.
 const grantsFile = "approvals.json"
 
 // openApprovals makes the queue of held calls, with the grants of earlier runs.
@@ -71,10 +71,10 @@ func saveGrants(path string, all []approval.Grant) error {
 	return nil
 }
 
-// How long a held call waits by default: shorter than the 60 s after which a client of
-// the TypeScript SDK gives up, and longer for clients that were measured to wait for
-// minutes, the shortest of them 300 s (docs/approvals.md). The name is the client's own
-// claim; it decides nothing else.
+// How long a held call waits by default. The usual time is shorter than the 60 s after which
+// clients of the TypeScript SDK give up. It is longer for clients that were measured to wait
+// for at least 300 s (docs/approvals.md). The client claims its name, which decides nothing
+// else.
 const (
 	waitUsual   = 50 * time.Second
 	waitPatient = 270 * time.Second
@@ -97,7 +97,7 @@ func waitOf(c config.Approvals) func(client string) time.Duration {
 	}
 }
 
-// decisionsPage is the page of the console where held calls are decided.
+// decisionsPage returns the URL of the console page where held calls are decided.
 func (d *Daemon) decisionsPage() string {
 	if l := (consoleHost{d}).listener(); l != nil {
 		return consoleURL(l) + "decisions"
@@ -105,14 +105,14 @@ func (d *Daemon) decisionsPage() string {
 	return ""
 }
 
-// passkeysFile is where the operator's passkeys are kept.
+// passkeysFile is the file of the operator's passkeys.
 const passkeysFile = "passkeys.json"
 
 func openPasskeys(dir string, record func(*audit.Record) (uint64, error)) (*passkey.Book, error) {
 	return passkey.Open(filepath.Join(dir, passkeysFile), record, time.Now)
 }
 
-// needsPasskey reports whether what is held is approved with a passkey alone.
+// needsPasskey reports whether an approval needs a passkey.
 func needsPasskey(d *Daemon) bool { return d.o.Config.Approvals.Presence == config.PresencePasskey }
 
 func (a api) passkeys() []admin.Passkey {
@@ -127,11 +127,11 @@ func (a api) passkeys() []admin.Passkey {
 	return out
 }
 
-// heldActs are the calls and messages that wait for the operator.
+// heldActs is the set of calls and messages that wait for the operator.
 type heldActs struct{ d *Daemon }
 
-// settle decides question n, about a call or a message. With passkeys an approval is of
-// what a key has signed.
+// settle decides question n, about a call or a message. If passkeys are required, an approval
+// must be signed by one and name the preview.
 func (h heldActs) settle(ctx context.Context, who *principal.Principal, n uint64, preview string, v approval.Verdict) error {
 	if v.Approve && needsPasskey(h.d) && (v.Passkey == "" || preview == "") {
 		consoleHost(h).event(who, "approve.refused", "without a passkey")
@@ -146,7 +146,7 @@ func (h heldActs) settle(ctx context.Context, who *principal.Principal, n uint64
 	return err
 }
 
-// approver is what the admin API needs.
+// approver returns the functions that the admin API needs for approvals.
 func (a api) approver() admin.Approver {
 	return admin.Approver{Enter: a.enterApprove, Operator: a.mustBeOperator, Pending: a.pending, Grants: a.grants,
 		Passkeys: a.passkeys,
@@ -156,8 +156,8 @@ func (a api) approver() admin.Approver {
 		Revoke: func(who *principal.Principal, id string) error { return a.d.approvals.Revoke(who, id) }}
 }
 
-// enterApprove lets an act of the operator through the gate as action approve. On TCP it
-// is for loopback listeners alone.
+// enterApprove passes an act of the operator through the gate as action approve. Over TCP
+// only local listeners may be used.
 func (a api) enterApprove(r *http.Request, who *principal.Principal, what string) (leave func(), err error) {
 	act := gate.Act{Who: who, Action: policy.ActionApprove, Name: what, Kind: gate.Administration}
 	if o := listen.From(r.Context()); o == nil || !o.Listener.Local() {
@@ -170,11 +170,11 @@ func (a api) enterApprove(r *http.Request, who *principal.Principal, what string
 	return func() { pass.Leave("ok", 0) }, nil
 }
 
-// mustBeOperator lets a token with the scope approve through, and on the socket the
-// daemon's own user at a terminal that is not below an agent.
+// mustBeOperator accepts, on the Unix socket, only the daemon's own user at a terminal that
+// is not below an agent. Over TCP, policy has already checked the scope approve.
 func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 	if !overUnix(r) {
-		return nil // policy has asked for the scope
+		return nil // policy has checked the scope
 	}
 	if _, err := (consoleHost(a)).operator(r, who); err != nil {
 		consoleHost(a).event(who, "approve.refused", refusedShell)
@@ -187,8 +187,8 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 	return nil
 }
 
-// waiting is what waits for the operator, by number: calls and messages. Without the store
-// no messages are to be seen, and none can be decided.
+// waiting returns the calls and messages that wait for the operator, by number. Without the
+// store, messages are missing and cannot be decided.
 func (h heldActs) waiting(ctx context.Context) []approval.Question {
 	mails, err := heldMail(h).all(ctx)
 	if err != nil {
@@ -236,7 +236,7 @@ func (h heldActs) Pending(ctx context.Context, _ console.Caller) ([]console.Held
 	return out, nil
 }
 
-// objectOf is what is asked for, with the action where that is not the call of a tool.
+// objectOf returns the tool, preceded by the action if that is not the call of a tool.
 func objectOf(q approval.Question) string {
 	if q.Action == policy.ActionCall {
 		return q.Tool
@@ -244,7 +244,7 @@ func objectOf(q approval.Question) string {
 	return q.Action + " " + q.Tool
 }
 
-// Settle implements console.Approvals. The console's own session is the operator's.
+// Settle implements console.Approvals. The console's session belongs to the operator.
 func (h heldActs) Settle(ctx context.Context, by console.Caller, n uint64, v console.Verdict) error {
 	act := gate.Act{Who: by.Who, Action: policy.ActionApprove, Name: "approvals/settle", Kind: gate.Administration, Source: sourceConsole}
 	pass, err := h.d.gate.Enter(act)

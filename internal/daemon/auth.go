@@ -26,16 +26,15 @@ func (d *Daemon) openAuth() error {
 	return nil
 }
 
-// Credential is what the bind table is decided with. An issuer is one: its
-// tokens are checked wherever a token is enforced.
+// Credential returns the credentials for the bind table. A configured issuer counts as set,
+// because its tokens are accepted wherever a token is enforced.
 func Credential(a *authn.Authenticator, config *config.Config) listen.Credential {
 	c := a.Configured()
 	return listen.Credential{Set: c.Set || config.OAuth.Issuer != "", Made: c.Made,
 		Unusable: strings.Join(c.Unusable, "; "), Problem: strings.Join(c.Problems, "; ")}
 }
 
-// openOAuth makes what verifies the issuer's tokens; nothing where none is
-// configured.
+// openOAuth makes the verifier of the issuer's tokens, if an issuer is configured.
 func (d *Daemon) openOAuth() error {
 	c := d.o.Config.OAuth
 	if c.Issuer == "" {

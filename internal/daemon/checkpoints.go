@@ -19,9 +19,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// The database keeps the last checkpoint of the audit log. A log that was
-// removed, or replaced by an older copy of itself, is whole in itself: what it
-// lacks is known by what the database has.
+// The database keeps the last checkpoint of the audit log. A log that was removed, or
+// replaced by an older copy of itself, is consistent in itself; the comparison with the
+// database shows which records it lacks.
 
 func keptMigrations() []store.Migration {
 	return []store.Migration{{Name: "audit-1", SQL: []string{
@@ -42,9 +42,9 @@ const (
 	keptMissing = "missing"
 )
 
-// keeping is the checkpoints of one log in the database.
+// keeping reads and writes the checkpoints of one log in the database.
 type keeping struct {
-	node string // empty in a database that no other daemon uses
+	node string // name of the daemon; empty if no other daemon uses the database
 	log  *audit.Log
 }
 
@@ -69,9 +69,9 @@ func (k keeping) forget(tx *store.Tx, kind string) error {
 	return err
 }
 
-// settle compares the log with the kept checkpoints, and keeps the log's newest
-// checkpoint from now on. A checkpoint that the log lacks stays as missing, so
-// that a new log does not hide its predecessor.
+// settle compares the log with the kept checkpoints, and stores the log's newest checkpoint.
+// A checkpoint that the log lacks is kept as missing, so that a new log does not hide its
+// predecessor.
 func (k keeping) settle(tx *store.Tx) (missing audit.Mark, lacks bool, err error) {
 	for _, kind := range []string{keptMissing, keptLast} {
 		m, ok, err := k.read(tx, kind)
@@ -83,7 +83,7 @@ func (k keeping) settle(tx *store.Tx) (missing audit.Mark, lacks bool, err error
 		}
 		has, err := auditlog.Has(k.log, m)
 		switch {
-		case err != nil || !has: // checkpoints that cannot be read vouch for nothing
+		case err != nil || !has: // an unreadable log counts as lacking the checkpoint
 			if !lacks {
 				missing, lacks = m, true
 			}
@@ -104,7 +104,7 @@ func (k keeping) settle(tx *store.Tx) (missing audit.Mark, lacks bool, err error
 	return missing, lacks, nil
 }
 
-// expected are the checkpoints that the log must have, the newest last.
+// expected returns the checkpoints that the log must have, the newest last.
 func (k keeping) expected(tx *store.Tx) (all []audit.Mark, err error) {
 	for _, kind := range []string{keptMissing, keptLast} {
 		m, ok, err := k.read(tx, kind)
@@ -118,11 +118,11 @@ func (k keeping) expected(tx *store.Tx) (all []audit.Mark, err error) {
 	return all, nil
 }
 
-// keepTime is how long the database may take for it.
+// keepTime bounds one operation of the database.
 const keepTime = 2 * time.Second
 
-// keptNode is the name under which a daemon's log is kept: empty in a database
-// that no other daemon uses.
+// keptNode returns the name under which a daemon's log is kept: empty in a database that no
+// other daemon uses.
 func keptNode(c *config.Config) string {
 	if c.Store.Postgres.Empty() {
 		return ""
@@ -134,18 +134,18 @@ func keptNode(c *config.Config) string {
 type checkpoints struct {
 	keeping
 	o       Options
-	db      atomic.Pointer[store.DB] // nil: none keeps them now
-	kept    bool                     // a database did
-	lacking atomic.Pointer[string]   // what the log lacks of them; nil: nothing
-	fresh   chan struct{}            // there is a new one
+	db      atomic.Pointer[store.DB] // nil: no database keeps them now
+	kept    bool                     // a database has kept them in this run
+	lacking atomic.Pointer[string]   // describes the checkpoint that the log lacks; nil: none
+	fresh   chan struct{}            // signals a new checkpoint
 }
 
 func newCheckpoints(o Options) *checkpoints {
 	return &checkpoints{keeping: keeping{node: keptNode(o.Config)}, o: o, fresh: make(chan struct{}, 1)}
 }
 
-// keep compares the log with the database and keeps its checkpoints there until
-// end is called.
+// keep compares the log with the database and stores its checkpoints there until end is
+// called.
 func (c *checkpoints) keep(ctx context.Context, db *store.DB) (end func(), err error) {
 	if err := c.compare(ctx, db); err != nil {
 		return nil, fmt.Errorf("keeping the audit log's checkpoints: %w", err)
@@ -203,7 +203,7 @@ func (c *checkpoints) newest(ctx context.Context, db *store.DB) error {
 	return db.Write(ctx, func(tx *store.Tx) error { return c.write(tx, keptLast, m) })
 }
 
-// wake has the newest checkpoint kept. It runs under the log's lock.
+// wake makes keep store the newest checkpoint. It is called under the log's lock.
 func (c *checkpoints) wake(audit.Mark) {
 	select {
 	case c.fresh <- struct{}{}:
@@ -211,8 +211,8 @@ func (c *checkpoints) wake(audit.Mark) {
 	}
 }
 
-// final keeps the checkpoint of the closed log, which is written after the
-// database was closed. Without it the last records could be cut off unnoticed.
+// final stores the last checkpoint of the closed log, which is written after the database was
+// closed. Without it the removal of the last records would not be noticed.
 func (c *checkpoints) final() {
 	if !c.kept {
 		return
@@ -243,7 +243,7 @@ func (c *checkpoints) required(ctx context.Context) (all []audit.Mark, err error
 	return all, err
 }
 
-// answer is required for `doorward audit verify`.
+// answer serves required for `doorward audit verify`.
 func (c *checkpoints) answer(r *http.Request) (any, int) {
 	all, err := c.required(r.Context())
 	if err != nil {
@@ -252,8 +252,8 @@ func (c *checkpoints) answer(r *http.Request) (any, int) {
 	return admin.Kept{Marks: all}, http.StatusOK
 }
 
-// KeptMarks returns the checkpoints that the log must have, where no daemon
-// runs. Without a database there are none.
+// KeptMarks returns the checkpoints that the log must have. It is for use without a running
+// daemon. Without a database there are none.
 func KeptMarks(ctx context.Context, o Options) (all []audit.Mark, err error) {
 	if o.Config.Store.Postgres.Empty() {
 		if _, err := os.Stat(filepath.Join(o.StateDir, "doorward.db")); errors.Is(err, fs.ErrNotExist) {

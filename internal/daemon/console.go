@@ -24,12 +24,12 @@ import (
 // sourceConsole is the source of the records of the console.
 const sourceConsole = "ui"
 
-// consoleHost is what the daemon is to its web console: it lets the console's acts
-// through the gate, and gives it what its pages show.
+// consoleHost connects the web console with the daemon: it passes the console's acts through
+// the gate and provides the data of its pages.
 type consoleHost struct{ d *Daemon }
 
-// ahead serves what needs no principal of its own: the console, whose cookie
-// says in whose name it acts, and the routes of callers.ahead.
+// ahead serves the requests that need no principal: those of the console, whose cookie
+// identifies its caller, and those of callers.ahead.
 func (h consoleHost) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	if !strings.HasPrefix(path, console.Prefix) {
 		return h.d.callers.ahead(w, r, path)
@@ -42,9 +42,9 @@ func (h consoleHost) ahead(w http.ResponseWriter, r *http.Request, path string) 
 	return true
 }
 
-// visitOf is what is known of a request to the console. ok is false where there
-// is none: on the Unix socket, on a listener that is not loopback, and for
-// another user or a server of the daemon where a listener lets these connect.
+// visitOf returns the facts about a request to the console. ok is false where the console is
+// not served: on the Unix socket, on a listener that is not loopback, and for another user or
+// a server of the daemon, which can connect to a listener that enforces a token.
 func visitOf(r *http.Request) (v console.Visit, ok bool) {
 	o := listen.From(r.Context())
 	if o == nil || !o.Listener.Loopback || o.Owner == listen.OwnerOther {
@@ -58,13 +58,13 @@ func visitOf(r *http.Request) (v console.Visit, ok bool) {
 		if h.Inside {
 			return v, false
 		}
-		program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", h.PID)) // not everywhere, and not of everybody
-		v.Program = strings.TrimSuffix(program, " (deleted)")         // a browser that was updated while it runs
+		program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", h.PID)) // empty where it cannot be read
+		v.Program = strings.TrimSuffix(program, " (deleted)")         // the file was replaced while the browser runs
 	}
 	return v, true
 }
 
-// enter lets an act of the console through the gate.
+// enter passes an act of the console through the gate.
 func (h consoleHost) enter(ctx context.Context, by console.Caller, what string) (leave func(), err error) {
 	act := gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: what, Kind: gate.Administration, Source: sourceConsole}
 	if err := h.d.shell(ctx, by.Processes, true); err != nil {
@@ -105,7 +105,7 @@ func (h consoleHost) stopAgent(spawn string) error {
 	return m.Stop(spawn, stopGrace)
 }
 
-// consoleServers is what the console does with servers.
+// consoleServers implements the console's functions for servers.
 type consoleServers struct{ d *Daemon }
 
 func (s consoleServers) Definitions(server string) map[string][]byte {
@@ -122,7 +122,7 @@ func (s consoleServers) Restart(server string) (ended int, err error) {
 	return n, nil
 }
 
-// limitSettings are the limits in force, as the configuration names them.
+// limitSettings returns the limits in force by their keys in the configuration.
 func limitSettings(c *config.Config) []console.Setting {
 	l := c.Limits
 	return []console.Setting{
@@ -132,7 +132,8 @@ func limitSettings(c *config.Config) []console.Setting {
 	}
 }
 
-// operator is the daemon's own user on the Unix socket, in a process of a person.
+// operator returns the caller for the daemon's own user on the Unix socket. It refuses any
+// other user and a process below an agent.
 func (h consoleHost) operator(r *http.Request, who *principal.Principal) (console.Caller, error) {
 	if !overUnix(r) || !h.d.owner(who) {
 		return console.Caller{}, &gate.Refusal{Code: gate.CodeDenied, Rule: "ui.operator", Err: errors.New("not the operator on the socket")}
@@ -141,13 +142,13 @@ func (h consoleHost) operator(r *http.Request, who *principal.Principal) (consol
 	if err != nil {
 		return console.Caller{}, err
 	}
-	// Without the witness: the command ends before its session does.
+	// It has no witness, because the command ends before its session does.
 	return console.Caller{Who: principal.New(who.Name(), who.Facts()...).WithLocal(), Processes: processes}, nil
 }
 
-// person refuses a request on the Unix socket from a process that neither a registered
-// agent nor any other MCP client may be above, and that none of them left behind. An agent
-// could approve what it asks for otherwise.
+// person refuses a request on the Unix socket from a process that may be below a registered
+// agent or another MCP client, or that one of them left behind. Otherwise an agent could
+// approve its own requests.
 func (a api) person(r *http.Request) (processes []string, err error) {
 	processes, complete := above(r)
 	if err := a.d.shell(r.Context(), processes, complete); err != nil {
@@ -162,8 +163,8 @@ func (a api) person(r *http.Request) (processes []string, err error) {
 	return processes, nil
 }
 
-// mustBePerson refuses on the Unix socket who is not a person. Over TCP policy has asked
-// for a token.
+// mustBePerson applies person to requests on the Unix socket. Over TCP policy has required a
+// token.
 func (a api) mustBePerson(r *http.Request) error {
 	if !overUnix(r) {
 		return nil
@@ -172,7 +173,7 @@ func (a api) mustBePerson(r *http.Request) error {
 	return err
 }
 
-// mayTrust is mustBePerson for approving what a server offers, on record.
+// mayTrust is mustBePerson for approving the offer of a server; a refusal is recorded.
 func (a api) mayTrust(r *http.Request, who *principal.Principal) error {
 	err := a.mustBePerson(r)
 	if errors.Is(err, agent.ErrAgentShell) {
@@ -184,7 +185,7 @@ func (a api) mayTrust(r *http.Request, who *principal.Principal) error {
 // refusedShell is the reason in the record of an operator's act that was refused.
 const refusedShell = "below an MCP client, or left behind by one"
 
-// openUI answers POST /admin/v1/ui.
+// openUI serves POST /admin/v1/ui.
 func (a api) openUI(r *http.Request, who *principal.Principal) (admin.UIOpened, error) {
 	by, err := consoleHost(a).operator(r, who)
 	if err != nil {
@@ -206,8 +207,8 @@ func (a api) signOutUI(r *http.Request, who *principal.Principal) (admin.UISigne
 	return admin.UISignedOut{Ended: a.d.console.SignOut()}, nil
 }
 
-// restartServer and stopStarted answer the paths that end processes. They are
-// the operator's, and refused to the shells of agents.
+// restartServer and stopStarted serve the paths that end processes. They are for the
+// operator, and refused to the shells of agents.
 func (a api) restartServer(r *http.Request, server string) (ended int, err error) {
 	processes, complete := above(r)
 	if err := a.d.shell(r.Context(), processes, complete); err != nil {
@@ -224,7 +225,7 @@ func (a api) stopStarted(r *http.Request, spawn string) error {
 	return consoleHost(a).stopAgent(spawn)
 }
 
-// listener is the first loopback listener; nil: there is none.
+// listener returns the first loopback listener; nil: there is none.
 func (h consoleHost) listener() *listen.Listener {
 	h.d.listeners.mu.Lock()
 	defer h.d.listeners.mu.Unlock()
@@ -236,8 +237,8 @@ func (h consoleHost) listener() *listen.Listener {
 	return nil
 }
 
-// consoleURL is the console's address on a listener: by the name localhost,
-// which passkeys need, where that leads to it.
+// consoleURL returns the console's address on a listener. It uses the name localhost, which
+// passkeys need, if that name leads to the listener.
 func consoleURL(l *listen.Listener) string {
 	scheme := "http"
 	if l.TLS {

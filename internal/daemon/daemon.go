@@ -1,9 +1,8 @@
-// Package daemon wires the packages into one running Doorward. It
-// knows no flags and no signals: cmd/doorward fills Options and ends the
-// context.
+// Package daemon connects the packages to one running Doorward. It knows no flags and no
+// signals: cmd/doorward fills Options and ends the context.
 //
-// Invariant: what New opened, Close closes, in reverse order; a listener that
-// the bind table refuses is never bound, and the rest runs without it.
+// Invariant: Close closes what New opened, in reverse order. A listener that the bind table
+// refuses is never bound, and the daemon runs without it.
 package daemon
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// ErrNoListener says that nothing is left to serve on.
+// ErrNoListener means that no listener could be opened.
 var ErrNoListener = errors.New("no listener is left")
 
 // Daemon is one running Doorward.
@@ -41,7 +40,7 @@ type Daemon struct {
 	callers     callers
 	issuer      issuer
 	runner      *process.Runner
-	proof       proof // proves to clients of the socket whose daemon this is
+	proof       proof // proves the daemon's identity to clients of the Unix socket
 	checkpoints *checkpoints
 	retention   *retention
 	places      places // the state and the runtime directory
@@ -52,18 +51,19 @@ type Daemon struct {
 	approvals   *approval.Queue
 	agents      *agents
 	key         *audit.Key
-	// contained says how the servers are contained.
+	// contained describes how the servers are contained.
 	contained atomic.Pointer[containment]
-	// unseen is what servers asked for and could not see.
+	// unseen holds the paths that servers mentioned and could not see.
 	unseen unseen
-	// messaging is the server agent; nil: off, or storeless says why not yet.
+	// messaging is the server agent; nil: it is off, or storeless holds the reason why it has
+	// not started.
 	messaging atomic.Pointer[messaging]
 	storeless atomic.Pointer[string]
-	// instructing delivers instructions, also while its database is away.
+	// instructing delivers instructions. It exists also while its database is unavailable.
 	instructing *instructing
 	telemetry   *telemetry.Telemetry
 	metrics     *prometheus.Registry
-	offline     bool // an operator's command without a daemon
+	offline     bool // an operator's command without a running daemon
 	// holders finds the processes of loopback callers.
 	holders *peer.Holders
 
@@ -73,20 +73,20 @@ type Daemon struct {
 	console   *console.Console
 	passkeys  *passkey.Book
 	warmth    *warmth
-	said      said // the last lines that servers wrote to standard error
+	said      said // the last lines of the servers' standard error
 
 	cleanup undoing
 }
 
-// Refused is a listener that stays shut.
+// Refused is a listener that was not opened.
 type Refused struct{ Network, Addr, Reason string }
 
-// onClose has f called by Close, or now when that has begun.
+// onClose makes Close call f. If Close has begun, f is called at once.
 func (d *Daemon) onClose(f func()) { d.cleanup.add(f) }
 
 // Close ends everything, newest first. It may be called after a failed New.
 func (d *Daemon) Close() { d.cleanup.all() }
 
-// api answers the requests that are served beside MCP: the state of the daemon,
-// and what the operator asks and changes.
+// api serves the requests other than MCP: the state of the daemon, and the operator's
+// questions and changes.
 type api struct{ d *Daemon }

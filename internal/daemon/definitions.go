@@ -21,7 +21,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/scan"
 )
 
-// definitions judges what the servers offer: by pins, and by content rules.
+// definitions checks the offers of the servers by pins and content rules.
 type definitions struct {
 	log    *slog.Logger
 	audit  *audit.Log
@@ -31,7 +31,7 @@ type definitions struct {
 	relay  *relay.Relay
 }
 
-// note records what happened to an offer.
+// note records an event about an offer.
 func (f *definitions) note(n pin.Note) {
 	r := audit.Record{Kind: audit.Event, Source: "pin", Action: n.What, Resource: n.Server, Rule: n.Rule, Reason: n.Reason, Count: n.Count}
 	if n.Item != "" {
@@ -44,7 +44,7 @@ func (f *definitions) note(n pin.Note) {
 	f.audit.Later(&r)
 }
 
-// patternsRead is told when a pattern file has changed.
+// patternsRead logs and records the reload of a pattern file.
 func (f *definitions) patternsRead(path string, err error) {
 	r := audit.Record{Kind: audit.Event, Source: "config", Action: "scan.reload", Result: "ok"}
 	if err != nil {
@@ -56,8 +56,8 @@ func (f *definitions) patternsRead(path string, err error) {
 	f.audit.Later(&r)
 }
 
-// guard puts every server of a set under its pin and its content rules. One
-// whose rules cannot be had is refused.
+// guard gives every server of a set its pin and its content rules. A server whose rules
+// cannot be loaded is refused.
 func (f *definitions) guard(set *serverSet) {
 	names := []string{"agent", "instructions"}
 	for i := range set.relay {
@@ -78,8 +78,7 @@ func (f *definitions) guard(set *serverSet) {
 	f.pins.SetServers(names)
 }
 
-// PatternFile is where the content rules of a server stand, empty for the
-// built-in ones.
+// PatternFile returns the file of the content rules of a server, empty for the built-in ones.
 func PatternFile(c *config.Config, s *config.Server) string {
 	if s.Doorward.ScanPatterns != "" {
 		return s.Doorward.ScanPatterns
@@ -87,7 +86,7 @@ func PatternFile(c *config.Config, s *config.Server) string {
 	return c.Scan.Patterns
 }
 
-// processOf is what is started for a server, nil for one over the network.
+// processOf describes the process of a server; nil: the server is reached over the network.
 func processOf(s *config.Server) *pin.Process {
 	if s.Kind != "stdio" {
 		return nil
@@ -97,7 +96,7 @@ func processOf(s *config.Server) *pin.Process {
 	return p
 }
 
-// withheld names what is withheld of a server.
+// withheld returns the names of the withheld items of a server.
 func (f *definitions) withheld(server string) []string {
 	if items := f.pins.Items(server); items != nil {
 		return items
@@ -105,8 +104,8 @@ func (f *definitions) withheld(server string) []string {
 	return []string{}
 }
 
-// unmatched are the patterns of a server's deny list that deny nothing: its tools
-// are known, and none of them is meant.
+// unmatched returns the patterns of a server's deny list that match none of its known tools.
+// If no tools are known, it returns nil.
 func (f *definitions) unmatched(rules *policy.Set, server string) []string {
 	names := f.pins.Names(server, pin.Tools)
 	if len(names) == 0 {
@@ -115,10 +114,10 @@ func (f *definitions) unmatched(rules *policy.Set, server string) []string {
 	return policycheck.Unmatched(rules.Denied(server), names)
 }
 
-// PinsDir is where the manifests of what was approved are.
+// PinsDir returns the directory of the manifests of approved definitions.
 func PinsDir(stateDir string) string { return filepath.Join(stateDir, "pins") }
 
-// trust is what is withheld of one server, or of all.
+// trust returns what is withheld of one server, or of all.
 func (f *definitions) trust(server string) []admin.Trust {
 	all := []admin.Trust{}
 	for _, s := range f.relay.Status() {
@@ -136,7 +135,7 @@ func (f *definitions) trust(server string) []admin.Trust {
 	return append(all, f.agents.trust(server)...)
 }
 
-// look asks a server for all it offers before what is withheld is shown.
+// look lists the whole offer of a server and returns what is withheld of it.
 func (f *definitions) look(ctx context.Context, who *principal.Principal, server string) (admin.Trust, error) {
 	if strings.HasPrefix(server, config.LauncherPrefix) {
 		return f.agents.lookAt(server)
@@ -156,7 +155,7 @@ func (f *definitions) look(ctx context.Context, who *principal.Principal, server
 	return t, nil
 }
 
-// approve approves what was shown, in the name of who.
+// approve approves the shown items and records that in the name of who.
 func (f *definitions) approve(who *principal.Principal, server string, items []pin.Approval) error {
 	err := f.pins.Approve(server, items)
 	switch {

@@ -21,18 +21,17 @@ import (
 
 type callerKey struct{}
 
-// callers decides who sends a request, and records what is refused before a
-// principal is known.
+// callers authenticates the senders of requests, and records requests that are refused before
+// a principal is known.
 type callers struct {
 	auth     *authn.Authenticator // nil: an operator's command without a listener
 	events   *doorEvents
-	observer *peer.Observer // looks at the programs of the socket's callers
+	observer *peer.Observer // examines the programs of the callers on the Unix socket
 	sessions *deliver.Server
 	clients  clients
 }
 
-// connContext stamps a connection with what is known of it, once: the
-// requests on it only look it up.
+// connContext puts the facts about a connection into its context, once for all its requests.
 func (s *callers) connContext(l *listen.Listener) func(context.Context, net.Conn) context.Context {
 	return func(ctx context.Context, c net.Conn) context.Context {
 		ctx = l.ConnContext(ctx, c)
@@ -44,13 +43,13 @@ func (s *callers) connContext(l *listen.Listener) func(context.Context, net.Conn
 	}
 }
 
-// callerOf is what is known of the connection of a request; nil: nothing.
+// callerOf returns the facts about the connection of a request; nil: unknown.
 func callerOf(r *http.Request) *authn.Caller {
 	c, _ := r.Context().Value(callerKey{}).(*authn.Caller)
 	return c
 }
 
-// newCaller translates what listen knows into what authn wants to know.
+// newCaller converts the facts of package listen into those of authn.
 func (s *callers) newCaller(o *listen.Origin) *authn.Caller {
 	c := &authn.Caller{Unix: o.Peer, Loopback: o.Listener.Loopback, Enforce: o.Listener.AuthEnforced, Listener: o.Listener.Spec.Addr,
 		OwnerUID: o.OwnerUID, OwnerKnown: o.Owner == listen.OwnerSame || o.Owner == listen.OwnerOther, Remote: o.Remote.Addr(), Spawn: o.Spawn}
@@ -60,12 +59,12 @@ func (s *callers) newCaller(o *listen.Origin) *authn.Caller {
 	return c
 }
 
-// ownChild turns away the servers that the daemon started, and what they leave
-// behind: they would be taken for the user. An agent that it started for
-// somebody has a name of its own, and is let in by spawned.
+// ownChild reports whether a peer is below this daemon: a server that it started, or a
+// process that one left behind, which would be taken for the user. A started agent has a name
+// of its own and is admitted before (listen.Options.Spawned).
 func ownChild(c *attest.Credentials) bool { return peer.DescendantOf(c.PID, int32(os.Getpid())) }
 
-// screen is the Host and Origin check of every request.
+// screen checks Host and Origin of a request.
 func screen(r *http.Request) bool {
 	o := listen.From(r.Context())
 	if o == nil || !o.HostAllowed(r.Host) {
@@ -81,13 +80,12 @@ func screen(r *http.Request) bool {
 	return false
 }
 
-// sameSite refuses what a browser says comes from another site and hides its
-// Origin.
+// sameSite refuses a request for which the browser reports another site and sends no Origin.
 func sameSite(v []string) bool {
 	return !slices.ContainsFunc(v, func(s string) bool { return s != "same-origin" && s != "none" })
 }
 
-// authenticate says who is calling, and notes which process speaks MCP.
+// authenticate returns the caller, and notes the process that speaks MCP.
 func (s *callers) authenticate(r *http.Request) (*principal.Principal, error) {
 	who, err := s.identify(r)
 	if err == nil {
@@ -109,7 +107,7 @@ func (s *callers) identify(r *http.Request) (*principal.Principal, error) {
 	}
 	who, err := s.auth.AuthenticateFor(c, listen.From(r.Context()).Client(r.Header), r.Header["Authorization"])
 	if err != nil && c.Unix != nil {
-		listen.From(r.Context()).Expel() // it cannot become somebody again
+		listen.From(r.Context()).Expel() // it cannot get another principal
 	}
 	var many *authn.TooManyError
 	switch {
@@ -123,9 +121,8 @@ func (s *callers) identify(r *http.Request) (*principal.Principal, error) {
 	return who, err
 }
 
-// bySession returns the principal of a session token shown over TCP. While the
-// token cannot be verified the caller has no identity, and its source is charged
-// as for an invalid token.
+// bySession returns the principal of a session token shown over TCP. While the token cannot
+// be verified the caller has no identity, and its source is charged as for an invalid token.
 func (s *callers) bySession(c *authn.Caller, r *http.Request) (*principal.Principal, error) {
 	who, err := s.sessions.Authenticate(r)
 	var many *authn.TooManyError
@@ -135,9 +132,9 @@ func (s *callers) bySession(c *authn.Caller, r *http.Request) (*principal.Princi
 	return who, err
 }
 
-// refusedAtDoor records a refusal before any principal was known. Its texts
-// are constants, and its facts addresses and what the kernel says: nothing else
-// that a caller sent is in them.
+// refusedAtDoor records a request that was refused before its principal was known. The record
+// consists of constant texts, addresses and facts from the kernel; nothing else that the
+// caller sent is in it.
 func (s *callers) refusedAtDoor(r *http.Request, _ int, reason error) {
 	var rejected authn.Rejection
 	source, text := "auth", "not authenticated"
@@ -156,7 +153,7 @@ func (s *callers) refusedAtDoor(r *http.Request, _ int, reason error) {
 	s.events.request(r, source, "http", text)
 }
 
-// above are the process behind a request on the Unix socket and all above it.
+// above returns the process of a request on the Unix socket and all processes above it.
 func above(r *http.Request) (processes []string, complete bool) {
 	o := listen.From(r.Context())
 	if o == nil || o.Peer == nil {
@@ -166,7 +163,8 @@ func above(r *http.Request) (processes []string, complete bool) {
 	return all, err == nil
 }
 
-// held is above for a connection over TCP on this machine.
+// held is above for a TCP connection on this machine. told is false if the holder cannot be
+// determined on this system.
 func held(r *http.Request) (processes []string, told bool) {
 	o := listen.From(r.Context())
 	if o == nil || o.Peer != nil {
@@ -178,13 +176,13 @@ func held(r *http.Request) (processes []string, told bool) {
 	}
 	all, err := peer.AncestorsOf(h)
 	if err != nil {
-		return []string{h.Process}, true // what is above it cannot be told
+		return []string{h.Process}, true // the processes above it are unknown
 	}
 	return all, true
 }
 
-// showsSession reports whether a request over TCP bears a session token where
-// one authenticates: on the routes of instruction delivery alone.
+// showsSession reports whether a request over TCP has a session token that authenticates it,
+// which is so only on the routes of instruction delivery.
 func showsSession(r *http.Request) bool {
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	if !strings.HasPrefix(path, "/auth/") || overUnix(r) || len(r.Header["Authorization"]) != 1 {

@@ -11,14 +11,13 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// sumTime is how long equal refusals at the door are counted before they are
-// written as one record (docs/security-model.md).
+// sumTime is how long equal refusals at the front are counted before they are written as one
+// record (docs/security-model.md).
 const sumTime = time.Minute
 
-// doorEvents records refusals at the door: the first at once, its equals
-// within a minute as one record with their count. Its keys are constants and
-// listeners of ours, and of each at most callersKept who; so a flood cannot
-// grow it.
+// doorEvents records refusals before authentication: the first at once, equal ones within a
+// minute as one record with their count. The keys are constants and listeners, and for each
+// at most callersKept sources, so a flood cannot make it grow.
 type doorEvents struct {
 	log *audit.Log
 
@@ -27,12 +26,11 @@ type doorEvents struct {
 	closed bool
 }
 
-// doorEvent is what equal refusals have in common. from distinguishes refused
-// callers, as far as the kernel says; it is empty for the rest.
+// doorEvent is the key of equal refusals. from distinguishes refused callers by the kernel's
+// facts; empty: unknown.
 type doorEvent struct{ source, action, resource, reason, from string }
 
-// callersKept bounds how many of those who were refused for the same are told
-// apart at once.
+// callersKept bounds the number of sources that are distinguished for one kind of refusal.
 const callersKept = 64
 
 type tally struct {
@@ -45,8 +43,7 @@ func newDoorEvents(log *audit.Log) *doorEvents {
 	return &doorEvents{log: log, open: make(map[doorEvent]*tally)}
 }
 
-// connection records a connection that was refused, with what the kernel says
-// of its other end.
+// connection records a refused connection, with the kernel's facts about its other end.
 func (e *doorEvents) connection(where string, r listen.Refusal) {
 	var facts []principal.Fact
 	switch {
@@ -62,7 +59,7 @@ func (e *doorEvents) connection(where string, r listen.Refusal) {
 	e.add("listen", "connect", where, r.Reason, from, facts...)
 }
 
-// request records a refused request, with where it came from.
+// request records a refused request, with its origin.
 func (e *doorEvents) request(r *http.Request, source, action, reason string) {
 	o := listen.From(r.Context())
 	if o == nil {
@@ -78,8 +75,7 @@ func (e *doorEvents) request(r *http.Request, source, action, reason string) {
 	e.add(source, action, o.Listener.URL(), reason, from, facts...)
 }
 
-// add records a refusal. facts are what is known of who was refused, and from
-// tells them apart.
+// add records a refusal. facts describe the refused caller, and from distinguishes callers.
 func (e *doorEvents) add(source, action, resource, reason, from string, facts ...principal.Fact) {
 	k := doorEvent{source, action, resource, reason, from}
 	e.mu.Lock()
@@ -100,7 +96,7 @@ func (e *doorEvents) add(source, action, resource, reason, from string, facts ..
 	e.write(k, t)
 }
 
-// among counts those who were refused for the same.
+// among returns the number of open events that differ from k only in from.
 func (e *doorEvents) among(k doorEvent) (n int) {
 	for other := range e.open {
 		if k.from = other.from; k == other {
@@ -123,7 +119,7 @@ func (e *doorEvents) flush(k doorEvent) {
 	}
 }
 
-// write records one refusal, or those that were counted after it.
+// write records one refusal, or the number of equal ones that followed it.
 func (e *doorEvents) write(k doorEvent, t *tally) {
 	r := &audit.Record{Kind: audit.Event, Source: k.source, Action: k.action, Resource: k.resource,
 		Decision: audit.Deny, Reason: k.reason, Count: t.count}
@@ -133,7 +129,7 @@ func (e *doorEvents) write(k doorEvent, t *tally) {
 	e.log.Later(r)
 }
 
-// close writes what has been counted.
+// close writes the counted refusals.
 func (e *doorEvents) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // mostWhy bounds the reason of a denial, as for calls.
 const mostWhy = 400
 
-// heldMail are the messages that are held, as calls that wait are shown and decided.
+// heldMail lists and decides the held messages in the form of held calls.
 type heldMail struct{ d *Daemon }
 
 // heldMessage is one message with all recipients for whom it is held.
@@ -28,15 +28,15 @@ type heldMessage struct {
 	to []addressee
 }
 
-// addressee is a recipient with the mailbox that the message would go to, and whose that
-// is now.
+// addressee is a recipient with the mailbox that the message would go to, and the principal
+// that owns it now.
 type addressee struct {
 	Address   string `json:"address"`
 	PeerID    string `json:"peer_id"`
 	Principal string `json:"principal"`
 }
 
-// shownMessage is what the operator is shown of a message in place of arguments.
+// shownMessage is shown to the operator in place of arguments.
 type shownMessage struct {
 	MessageID  string      `json:"message_id"`
 	From       string      `json:"from"`
@@ -46,7 +46,7 @@ type shownMessage struct {
 	SHA256     string      `json:"body_sha256"`
 }
 
-// all are the held messages as the operator is shown them.
+// all returns the held messages in the form that is shown to the operator.
 func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 	m := h.d.messaging.Load()
 	if m == nil {
@@ -77,7 +77,7 @@ func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 	return out, nil
 }
 
-// watch tells the operator of each message that is held from now on. end ends it.
+// watch notifies the operator of each message that is held from now on, until end is called.
 func (h heldMail) watch(o *agent.Operator) (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
@@ -88,8 +88,9 @@ func (h heldMail) watch(o *agent.Operator) (end func()) {
 	return func() { stop(); watch.Wait() }
 }
 
-// tell tells of what is held and not known, and returns what is known then. nil: it is the
-// first look, and an earlier run has told of what is there.
+// tell notifies the operator of the held messages that are not in known, and returns the new
+// set. If known is nil, it is the first look, and an earlier run has notified of the present
+// ones.
 func (h heldMail) tell(ctx context.Context, known map[string]bool) map[string]bool {
 	all, err := h.all(ctx)
 	if err != nil {
@@ -107,8 +108,8 @@ func (h heldMail) tell(ctx context.Context, known map[string]bool) map[string]bo
 	return now
 }
 
-// shown is a message as the operator is shown it: without its text, which is read by an
-// act of its own. hold is how long it waits for the operator at most.
+// shown returns the message in the form that is shown to the operator. It lacks the text,
+// which is read by a separate act. hold is how long it waits for the operator at most.
 func (m heldMessage) shown(n uint64, hold time.Duration) (q approval.Question, err error) {
 	args, err := json.Marshal(shownMessage{m.MessageID, m.From.Name, m.to, m.Kind, m.BodyBytes, m.BodySHA256})
 	if err != nil {
@@ -124,13 +125,13 @@ func (m heldMessage) shown(n uint64, hold time.Duration) (q approval.Question, e
 	return q, nil
 }
 
-// timeOf is the time of a stamp of messaging; zero: it is none.
+// timeOf parses a stamp of messaging; zero: it is not valid.
 func timeOf(stamp string) time.Time {
 	t, _ := time.Parse(time.RFC3339, stamp)
 	return t
 }
 
-// heldFor is why a message is held.
+// heldFor describes why a message is held.
 func heldFor(reason string) string {
 	switch reason {
 	case "policy":
@@ -145,7 +146,8 @@ func heldFor(reason string) string {
 	return reason
 }
 
-// settle decides the message of a number. false: the number is none of a message's.
+// settle decides the message with number n. False means that n is not the number of a
+// message.
 func (h heldMail) settle(ctx context.Context, who *principal.Principal, n uint64, preview string, v approval.Verdict) (bool, error) {
 	all, err := h.all(ctx)
 	i := slices.IndexFunc(all, func(q approval.Question) bool { return q.N == n })
@@ -170,8 +172,8 @@ func (h heldMail) settle(ctx context.Context, who *principal.Principal, n uint64
 	return true, err
 }
 
-// mailboxes are those that the operator was shown, and that a passkey has signed: an
-// approval lets the message into no other.
+// mailboxes returns the mailboxes that were shown to the operator and that a passkey has
+// signed. An approval delivers the message to no other mailbox.
 func mailboxes(q approval.Question) ([]string, error) {
 	var m shownMessage
 	if err := json.Unmarshal([]byte(q.Args), &m); err != nil {

@@ -29,11 +29,11 @@ import (
 	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
-// refsKept is how many refs of deliveries are looked for, the newest.
+// refsKept is how many refs of deliveries are indexed; the newest are kept.
 const refsKept = 200_000
 
-// instructing is the server instructions. It is there from the start, so that
-// who calls finds one and the same before and after its database is to be had.
+// instructing is the server instructions. It exists from the start, so that callers see the
+// same server before and after its database becomes available.
 type instructing struct {
 	o       Options
 	outward *outward
@@ -43,13 +43,13 @@ type instructing struct {
 	server  *deliver.Server
 	keys    instructionKeys
 	unkept  error                  // why there are no keys; nil: there are
-	failed  atomic.Pointer[string] // why it cannot deliver, though there is a database; nil: it can
+	failed  atomic.Pointer[string] // why it cannot deliver although there is a database; nil: it can
 	refs    *watermark.Index
 	used    atomic.Bool                    // the relay offers the server
-	stored  atomic.Pointer[deliver.Stored] // nil: its database is away
+	stored  atomic.Pointer[deliver.Stored] // nil: its database is unavailable
 }
 
-// instructionKeys are the secrets of delivery. They outlive a restart.
+// instructionKeys holds the secrets of delivery. They outlive a restart.
 type instructionKeys struct {
 	installation  string
 	canary, seals []byte // of refs, and of contents in the database
@@ -75,7 +75,7 @@ func newInstructionKeys(stateDir string) (k instructionKeys, err error) {
 	return k, nil
 }
 
-// openInstructing makes the server, without what it lives on.
+// openInstructing makes the server without its stored parts.
 func (d *Daemon) openInstructing() {
 	m := &instructing{o: d.o, outward: d.outward, record: d.audit.Later, refs: watermark.NewIndex(refsKept)}
 	if !d.offline {
@@ -92,9 +92,8 @@ func (d *Daemon) openInstructing() {
 	d.onClose(m.server.Close)
 }
 
-// start connects the server instructions to the store, now or as soon as
-// possible. Until then the operator has been told why not, and callers get the
-// generic text. undo ends it.
+// start connects the server instructions to the store, now or as soon as possible. Until then
+// the reason is reported to the operator, and callers get the generic text. undo ends it.
 func (m *instructing) start(ctx context.Context, db *store.DB, undo *undoing) {
 	ctx, stop := context.WithCancel(ctx)
 	undo.add(stop)
@@ -114,7 +113,7 @@ func (m *instructing) start(ctx context.Context, db *store.DB, undo *undoing) {
 	})
 }
 
-// equip is one attempt to have the server live in the store.
+// equip tries once to connect the server to the store.
 func (m *instructing) equip(ctx context.Context, db *store.DB, undo *undoing) bool {
 	stored, err := m.openStored(ctx, db)
 	if err != nil {
@@ -130,8 +129,7 @@ func (m *instructing) equip(ctx context.Context, db *store.DB, undo *undoing) bo
 	return true
 }
 
-// lacks notes why instructions cannot be delivered, and reports whether that is
-// news.
+// lacks notes why instructions cannot be delivered, and reports whether the reason is new.
 func (m *instructing) lacks(why error) bool {
 	reason := why.Error()
 	m.server.Lacks(reason)
@@ -139,12 +137,11 @@ func (m *instructing) lacks(why error) bool {
 	return was == nil || *was != reason
 }
 
-// firstLook is how long the start waits for the documents, so that what there
-// is can be read once the daemon is ready.
+// firstLook is how long the start waits for the documents, so that they can be read as soon
+// as the daemon is ready.
 const firstLook = 500 * time.Millisecond
 
-// run has everything look after what happens by itself, and the
-// server deliver.
+// run starts the background work of the stored parts and enables delivery.
 func (m *instructing) run(ctx context.Context, stored *deliver.Stored) (end func()) {
 	running, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -153,7 +150,7 @@ func (m *instructing) run(ctx context.Context, stored *deliver.Stored) (end func
 	run(stored.Sessions.Run)
 	look, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
-	_ = stored.Shelf.Ready(look) // a slow one is a matter of each delivery
+	_ = stored.Shelf.Ready(look) // a failure is handled at each delivery
 	m.stored.Store(stored)
 	m.server.Equip(*stored)
 	run(func(ctx context.Context) { m.recall(ctx, stored.Shelf) })
@@ -173,7 +170,7 @@ func (m *instructing) run(ctx context.Context, stored *deliver.Stored) (end func
 // libraryTime is how long the last counts may take to be written.
 const libraryTime = 2 * time.Second
 
-// openStored opens what of delivery lives in the store.
+// openStored opens the parts of delivery that are in the store.
 func (m *instructing) openStored(ctx context.Context, db *store.DB) (*deliver.Stored, error) {
 	sessions, err := session.Open(ctx, session.Options{DB: db, Dir: m.o.StateDir, Installation: m.keys.installation, Log: m.o.Log,
 		Record: deliver.SessionOver, Ended: m.server.Ended})
@@ -208,7 +205,7 @@ func (d *Daemon) instructOptions(m *instructing) deliver.Options {
 		Local: overLocal, Named: d.callers.bearerNamed, Holds: d.callers.standing, Own: d.owner, Log: d.log}
 }
 
-// remote is another Doorward as the source of documents.
+// remote returns another Doorward as the source of documents.
 func (m *instructing) remote() (*library.Remote, error) {
 	i := m.o.Config.Instructions
 	u, err := egress.CheckURL(i.URL)
@@ -237,8 +234,8 @@ func (m *instructing) remote() (*library.Remote, error) {
 	return r, nil
 }
 
-// changed tells the server that there is something else to read, and the
-// relay when there is something at all, or nothing any more.
+// changed tells the server that the documents have changed, and the relay if the server is
+// now used or no longer used.
 func (m *instructing) changed() {
 	if m.stored.Load() == nil {
 		return // it is being opened
@@ -249,8 +246,8 @@ func (m *instructing) changed() {
 	}
 }
 
-// replaced ends the servers that run: a directory is hidden from a
-// contained one as it is when that starts. They start again at the next call.
+// replaced ends the running stdio servers, because a directory is hidden from a contained
+// server as it is when the server starts. They start again at the next call.
 func (m *instructing) replaced() {
 	if m.restart == nil {
 		return
@@ -260,7 +257,7 @@ func (m *instructing) replaced() {
 	m.record(&audit.Record{Kind: audit.Event, Source: "instruct", Action: "instructions.replaced", Count: int64(n)})
 }
 
-// forRelay is the server for the relay, where instructions are used.
+// forRelay returns the server for the relay, and whether instructions are used.
 func (m *instructing) forRelay() (relay.Server, bool) {
 	s := relay.Server{Name: deliver.ServerName, Kind: relay.KindBuiltin, Source: "instruct"}
 	used := m.server.Used()
@@ -269,13 +266,14 @@ func (m *instructing) forRelay() (relay.Server, bool) {
 	return s, used
 }
 
-// wantsInstructions: the configuration names a store.
+// wanted reports whether the configuration names a source of documents, or their directory
+// exists.
 func (m *instructing) wanted() bool {
 	i := m.o.Config.Instructions
 	return i.URL != "" || i.Given || i.FailClosed || exists(i.Dir)
 }
 
-// measure is what /metrics shows of them.
+// measure returns the figures of instructions for /metrics.
 func (m *instructing) measure() *admin.InstructionMeasures {
 	all, sessions := m.server.Measure(), session.Stats{}
 	up := false
@@ -302,8 +300,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// pastRecords is the record, from its end on, where somebody counts on
-// instructions.
+// pastRecords returns the record, read backwards, if instructions are wanted; else nil.
 func (m *instructing) pastRecords() func(context.Context) iter.Seq2[[]byte, error] {
 	if !m.wanted() {
 		return nil
@@ -312,8 +309,8 @@ func (m *instructing) pastRecords() func(context.Context) iter.Seq2[[]byte, erro
 	return func(ctx context.Context) iter.Seq2[[]byte, error] { return auditlog.Backwards(ctx, dir) }
 }
 
-// recall brings back the marks of what was delivered before this start. A start
-// does not wait for it: there may be many.
+// recall loads the marks of deliveries before this start. A start does not wait for it,
+// because there may be many.
 func (m *instructing) recall(ctx context.Context, shelf *library.Library) {
 	err := m.server.Reckon(ctx, shelf)
 	if err == nil || ctx.Err() != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 )
 
-// sealKey reads a key of the state directory, or makes it: 32 random bytes. It
-// outlives a restart, so that a handle given out before it still opens.
+// sealKey reads a key of the state directory, or makes it: 32 random bytes. The key outlives
+// a restart, so that handles remain valid.
 func sealKey(path string) ([]byte, error) {
 	key, err := durable.Secret(path, 1<<10, func() ([]byte, error) {
 		key := make([]byte, 32)
@@ -26,7 +26,7 @@ func sealKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// tokenIDKey is the key of the ids of tokens that were not made by us.
+// tokenIDKey derives the key for the ids of tokens that Doorward did not make.
 func tokenIDKey(seal string) ([]byte, error) {
 	key, err := sealKey(seal)
 	if err == nil {

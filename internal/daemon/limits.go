@@ -9,15 +9,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// isOwn tells the names of the daemon's own user, on the Unix socket and on loopback.
-// Agents and servers that the daemon started have names of their own.
+// isOwn returns a function that recognises the names of the daemon's own user, on the Unix
+// socket and on loopback. Agents and servers that the daemon started have names of their own.
 func isOwn(uid uint32) func(name string) bool {
 	socket, loopback := fmt.Sprintf("uid:%d", uid), fmt.Sprintf("loopback:uid=%d", uid)
 	return func(name string) bool { return name == socket || name == loopback }
 }
 
-// limitsOf are the limits of each principal. Those that the configuration does not
-// write are meant for others than the daemon's own user.
+// limitsOf returns the limits of principals. Limits that the configuration does not set do
+// not apply to the daemon's own user.
 func limitsOf(l config.Limits, uid uint32) gate.Limits {
 	all := gate.Limits{CallsPerSecond: l.CallsPerSecond, Calls: l.CallsPerPrincipal, Streams: l.SessionsPerPrincipal}
 	own := all
@@ -30,7 +30,7 @@ func limitsOf(l config.Limits, uid uint32) gate.Limits {
 	return all
 }
 
-// boundsOf are the bounds of a principal's sessions, and of the calls in each.
+// boundsOf returns the limits of a principal's sessions, and of the calls in each.
 func boundsOf(l config.Limits, uid uint32) func(*principal.Principal) (sessions, calls int) {
 	own := isOwn(uid)
 	return func(who *principal.Principal) (sessions, calls int) {

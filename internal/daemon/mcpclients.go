@@ -14,27 +14,27 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// clients are the processes that have spoken MCP to the daemon and still run,
-// registered as agents or not. What runs below one is an agent's doing.
+// clients is the set of processes that have spoken MCP to the daemon and still run,
+// registered as agents or not. A process below one of them may act for an agent.
 type clients struct {
-	program string // of the daemon: the shim `doorward connect` is the same
+	program string // path of the daemon's program, which is also that of the shim `doorward connect`
 	orphans orphans
 
 	mu    sync.Mutex
-	known map[string][]string // by process: itself, and of a shim the one that started it
+	known map[string][]string // by process: the process itself, and for a shim the process that started it
 }
 
-// mostClients bounds them; those that have ended make room.
+// mostClients bounds the number of clients; ended ones are dropped first.
 const mostClients = 4096
 
 type notedKey struct{}
 
-// noting stamps a connection with what notes its process once.
+// noting puts the marker into the context of a connection that makes note run once.
 func noting(ctx context.Context) context.Context {
 	return context.WithValue(ctx, notedKey{}, new(sync.Once))
 }
 
-// note remembers the process behind a request to an MCP route.
+// note remembers the process of a request to an MCP route.
 func (c *clients) note(r *http.Request) {
 	once, ok := r.Context().Value(notedKey{}).(*sync.Once)
 	if !ok || !isMCP(r.RequestURI) {
@@ -52,8 +52,8 @@ func isMCP(uri string) bool {
 	return slices.ContainsFunc([]string{"/mcp", "/sse", "/messages"}, func(face string) bool { return strings.HasPrefix(uri, face) })
 }
 
-// processes are the one behind a request and, of a shim, the one above it, and the chain
-// that begins with them; none where they cannot be told.
+// processes returns as near the process of a request and, for a shim, the one above it, and
+// as chain all that could be read; both are empty if the process is unknown.
 func (c *clients) processes(r *http.Request) (near, chain []string) {
 	o := listen.From(r.Context())
 	var pid int32
@@ -98,13 +98,12 @@ func (c *clients) add(all []string) {
 	c.known[all[0]] = all
 }
 
-// forget drops those that have ended. The caller holds mu.
+// forget drops ended processes. The caller holds mu.
 func (c *clients) forget() {
 	maps.DeleteFunc(c.known, func(process string, _ []string) bool { return peer.Gone(process) })
 }
 
-// above reports whether one of the processes is a client that runs, or started
-// a shim that runs.
+// above reports whether one of the processes is a running client, or started a running shim.
 func (c *clients) above(processes []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

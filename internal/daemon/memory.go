@@ -9,30 +9,30 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// The collector is paced for a small heap: with the default it would run every
-// 4 MiB of garbage, some twenty times a second under load, for a live heap of
-// two. Up to heapTarget it runs late instead, and beyond that as usual.
-// Measured: 10 to 15 % of the CPU of a call.
+// The garbage collector is tuned for a small heap: by default it would run for every 4 MiB of
+// garbage, about twenty times a second under load, while 2 MiB are live. It therefore runs
+// later until the heap has heapTarget bytes, and as usual beyond that. This saves 10 to 15 %
+// of the CPU of a call.
 const (
 	heapTarget  = 16 << 20
 	lazyPercent = 400
 	usualFactor = 100
 	paceEvery   = time.Second
-	// worthFreeing is how much dead memory an idle daemon gives back.
+	// worthFreeing is the amount of dead memory from which an idle daemon returns memory.
 	worthFreeing = 6 << 20
-	// betweenTrims is how many seconds lie at least between two times that an idle
-	// daemon gives memory back. Idle sessions produce garbage with each keep-alive.
+	// betweenTrims is the least number of seconds between two times that an idle daemon
+	// returns memory. Idle sessions produce garbage with each keep-alive.
 	betweenTrims = 10
 )
 
-// pacer adapts the collector to the live heap, and gives memory back to the
-// system once the daemon has been idle after work.
+// pacer adapts the collector to the live heap, and returns memory to the system when the
+// daemon is idle after work.
 type pacer struct {
-	work    func() uint64 // counts acts; standing still means idle
+	work    func() uint64 // counts acts; unchanged means idle
 	last    uint64
-	wait    int    // looks until memory may be given back again; 0: now
-	kept    uint64 // dead memory that remained after the last time, between live objects
-	started bool   // what the start left over has been given back
+	wait    int    // ticks until memory may be returned again; 0: now
+	kept    uint64 // dead memory that remained after the last return
+	started bool   // the memory of the start has been returned
 	samples []metrics.Sample
 	stop    chan struct{}
 }
@@ -61,7 +61,7 @@ func (p *pacer) run() {
 	}
 }
 
-// read is the live heap, and the memory of the process that holds nothing.
+// read returns the live heap and the memory of the process that holds no objects.
 func (p *pacer) read() (live, dead uint64) {
 	metrics.Read(p.samples)
 	live = p.samples[0].Value.Uint64()
@@ -95,8 +95,8 @@ func (p *pacer) pace() {
 	}
 }
 
-// percentFor lets the heap grow to heapTarget before it is collected, and to
-// twice the live heap beyond that.
+// percentFor returns the GC percentage with which the heap grows to heapTarget, or to twice
+// the live heap if that is more.
 func percentFor(live uint64) int {
 	if live == 0 {
 		return lazyPercent

@@ -33,8 +33,8 @@ type messaging struct {
 	paths  map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)
 }
 
-// startMessaging opens the book in the store, what starts agents, and the
-// server. end undoes it; it is nil with an error.
+// startMessaging opens the book in the store, the manager of started agents, and the server.
+// end ends it; it is nil if there is an error.
 func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), err error) {
 	keys, err := newMailKeys(d.o.StateDir)
 	if err != nil {
@@ -65,7 +65,7 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 	return func() { watched(); served() }, nil
 }
 
-// runMessaging has the server look after what happens by itself.
+// runMessaging starts the background work of the server.
 func runMessaging(s *agent.Server) (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -80,8 +80,7 @@ func runMessaging(s *agent.Server) (end func()) {
 	}
 }
 
-// withBuiltins are the configured servers and those that are part of the
-// daemon.
+// withBuiltins returns the configured servers and the built-in servers.
 func (d *Daemon) withBuiltins(servers []relay.Server) []relay.Server {
 	out := slices.Clone(servers)
 	if d.o.Config.Agent.Enabled {
@@ -99,7 +98,7 @@ func (d *Daemon) withBuiltins(servers []relay.Server) []relay.Server {
 	return out
 }
 
-// mailKeys are the secrets of messaging. They outlive a restart.
+// mailKeys holds the secrets of messaging. They outlive a restart.
 type mailKeys struct {
 	node           ed25519.PrivateKey // signs envelopes
 	cursor, record []byte             // of cursors, and of the digests of bodies in records
@@ -129,7 +128,7 @@ func serverLimits(a config.Agent) agent.Limits {
 	return agent.Limits{MessageBytes: a.MessageBytes, SendsPerMinute: a.SendsPerMinute, WaitCap: a.WaitCap}
 }
 
-// spawner is what starts agents; nil where there is none.
+// spawner returns the manager of started agents; nil: there is none.
 func (g *agents) spawner() agent.Spawner {
 	if m := g.manager.Load(); m != nil {
 		return m
@@ -137,13 +136,13 @@ func (g *agents) spawner() agent.Spawner {
 	return nil
 }
 
-// recorder writes the records of acts that are recorded with their effect.
+// recorder records the acts that are recorded together with their effect.
 type recorder struct {
 	gate *gate.Gate
 	log  *audit.Log
 }
 
-// acts records what a commit is about to do, in front of the commit.
+// acts records the acts of a transaction before its commit.
 func (w recorder) acts(notes []any) error {
 	records := make([]*audit.Record, 0, len(notes))
 	for _, n := range notes {
@@ -157,8 +156,7 @@ func (w recorder) acts(notes []any) error {
 	return err
 }
 
-// uncommitted records that recorded acts were not done, or that it is unknown
-// whether they were.
+// uncommitted records that recorded acts were not committed, or that this is unknown.
 func (w recorder) uncommitted(notes []any, err error) {
 	result := "uncommitted"
 	if errors.Is(err, store.ErrUncertain) {
@@ -180,7 +178,7 @@ func cleaned(s string) string {
 	return out
 }
 
-// recordSpawn is the record of how a started agent began or ended.
+// recordSpawn returns the record of the start or the end of a started agent.
 func recordSpawn(s *mail.Spawn) any {
 	action := "agent.spawn.ended"
 	if s.EndedAt == 0 {
@@ -197,7 +195,7 @@ func recordSpawn(s *mail.Spawn) any {
 
 var _ spawn.Book = (*mail.Book)(nil)
 
-// seen tells messaging of a sign of life.
+// seen reports a sign of life to messaging.
 func (d *Daemon) seen(who *principal.Principal, session string) {
 	if m := d.messaging.Load(); m != nil {
 		m.server.Seen(who, session)

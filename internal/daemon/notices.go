@@ -18,10 +18,10 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// webhookSecret is the file of the secret that signs webhooks, where none is configured.
+// webhookSecret is the file of the secret that signs webhooks if none is configured.
 const webhookSecret = "webhook.secret"
 
-// openNotices makes what tells the operator of held calls.
+// openNotices makes the notifier that tells the operator of held calls.
 func openNotices(d *Daemon, c config.ApprovalsNotify) (func(approval.Question), error) {
 	o := notice.Options{Command: c.Command, Run: desktop.Notify, Log: d.log}
 	if c.Desktop == "auto" {
@@ -42,7 +42,7 @@ func openNotices(d *Daemon, c config.ApprovalsNotify) (func(approval.Question), 
 	}, nil
 }
 
-// receiver is a webhook with the origin that it may be dialled at.
+// receiver is a webhook with the origin that may be dialled for it.
 type receiver struct {
 	notice.Webhook
 	origin string
@@ -66,7 +66,7 @@ func webhook(state string, c config.ApprovalsNotify) (w receiver, err error) {
 	return w, err
 }
 
-// desktopBus is the address of the session bus; "": there is none.
+// desktopBus returns the address of the session bus; "": there is none.
 func desktopBus() string {
 	address := secret.SessionBus(os.LookupEnv)
 	if path, ok := strings.CutPrefix(address, "unix:path="); ok {

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// notify tells systemd how the daemon is doing (sd_notify(3)). Without
-// NOTIFY_SOCKET it does nothing; a failure is not worth stopping for.
+// notify reports the daemon's state to systemd (sd_notify(3)). Without NOTIFY_SOCKET it does
+// nothing. A failure is ignored.
 func notify(state string) {
 	addr := os.Getenv("NOTIFY_SOCKET")
 	if addr == "" {

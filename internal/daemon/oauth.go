@@ -16,12 +16,11 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// issuerTime bounds each step of a connection to the issuer; authn bounds the
-// whole.
+// issuerTime bounds each step of a connection to the issuer; authn bounds the whole fetch.
 const issuerTime = 5 * time.Second
 
-// issuerClient fetches the issuer's documents: over https alone, from
-// addresses that egress allows, and without going where an answer points.
+// issuerClient returns the client that fetches the issuer's documents: only over https, only
+// from addresses that egress allows, and without following redirects.
 func issuerClient(c config.OAuth, proxy string) (*http.Client, error) {
 	u, err := egress.CheckURL(c.Issuer)
 	if err != nil {
@@ -35,8 +34,8 @@ func issuerClient(c config.OAuth, proxy string) (*http.Client, error) {
 	}, nil
 }
 
-// httpsOnly judges each URL as the one of an upstream, for jwks_uri is the
-// issuer's word.
+// httpsOnly checks each URL like that of an upstream, because the issuer's metadata supplies
+// jwks_uri.
 type httpsOnly struct{ egress.Worded }
 
 func (t httpsOnly) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -56,7 +55,7 @@ type issuer struct {
 	gate  *gate.Gate
 }
 
-// resource is what the door tells clients about the issuer.
+// resource returns the data about the issuer for clients.
 func (i *issuer) resource() *front.Resource {
 	if i.oauth == nil {
 		return nil
@@ -70,7 +69,7 @@ func (i *issuer) resource() *front.Resource {
 		}}
 }
 
-// stepUp names the scope with which policy would allow q.
+// stepUp returns the scope with which policy would allow q.
 func (i *issuer) stepUp(q policy.Request) string {
 	if i.oauth == nil {
 		return ""
@@ -81,8 +80,7 @@ func (i *issuer) stepUp(q policy.Request) string {
 	})
 }
 
-// tokenInQuery reports a token where every log and proxy on the way sees it
-// (RFC 9700, 4.3.2).
+// tokenInQuery reports a token in the query, where logs and proxies see it (RFC 9700, 4.3.2).
 func tokenInQuery(r *http.Request) bool {
 	_, query, _ := strings.Cut(r.RequestURI, "?")
 	for query != "" {

@@ -18,10 +18,10 @@ import (
 // lookTime is how long the first look at the documents may take.
 const lookTime = 5 * time.Second
 
-// OpenInstructions returns the operator's side of instruction delivery where no
-// daemon runs: what it does is decided and recorded as the daemon would. By is
-// this process's own user. A daemon that runs on the state directory is an
-// error, since its record and its database are its own. Call end when done.
+// OpenInstructions returns the operator's side of instruction delivery for use without a
+// running daemon: its acts are decided and recorded as by the daemon. by is this process's
+// own user. It fails if a daemon uses the state directory, which owns its record and its
+// database. Call end when done.
 func OpenInstructions(ctx context.Context, o Options) (op *deliver.Operator, by deliver.Caller, end func(), err error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, offline: true}
 	if err := d.openOffline(ctx); err != nil {
@@ -83,8 +83,8 @@ func (d *Daemon) openRules() error {
 	return nil
 }
 
-// AcceptAudit makes the log as it is what the database keeps, and records that.
-// No daemon may run.
+// AcceptAudit replaces the checkpoints in the database by those of the present log, and
+// records that. No daemon may be running.
 func AcceptAudit(ctx context.Context, o Options) (err error) {
 	d := &Daemon{o: o, log: o.Log, offline: true}
 	defer d.Close()
@@ -139,11 +139,11 @@ func (d *Daemon) openPruning(ctx context.Context) error {
 	return d.retention.finish()
 }
 
-// Pruning removes records where no daemon runs.
+// Pruning removes records without a running daemon.
 type Pruning struct{ d *Daemon }
 
-// OpenPruning opens the log and the database for it. A daemon that runs on the state
-// directory is an error. Call end when done.
+// OpenPruning opens the log and the database for pruning. It fails if a daemon uses the state
+// directory. Call end when done.
 func OpenPruning(ctx context.Context, o Options) (p Pruning, end func(), err error) {
 	p.d = &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, offline: true}
 	if err := p.d.openPruning(ctx); err != nil {
@@ -156,8 +156,8 @@ func OpenPruning(ctx context.Context, o Options) (p Pruning, end func(), err err
 // Turn closes the open segment.
 func (p Pruning) Turn() error { return p.d.retention.turn(nil) }
 
-// Through removes the segments up to n for the operator, who is this process's own
-// user, and returns the number of the first record that stays.
+// Through removes the segments up to n in the name of this process's own user, and returns
+// the number of the first record that remains.
 func (p Pruning) Through(ctx context.Context, n int) (begins uint64, err error) {
 	b, err := p.d.retention.prune(ctx, n, principal.New(principal.UID(p.d.uid)).WithLocal())
 	return b.Seq + 1, err

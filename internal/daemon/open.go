@@ -30,7 +30,7 @@ import (
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, callers: callers{observer: peer.NewObserver(peer.Limits{})}, holders: peer.NewHolders(int32(os.Getpid()))}
 	d.listeners = &listeners{d: d}
-	d.callers.clients.program, _ = os.Executable() // without it a shim is a client like any other
+	d.callers.clients.program, _ = os.Executable() // if unknown, a shim counts as an ordinary client
 	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, storedParts{d}.open, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -41,7 +41,7 @@ func New(o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// openState makes the state directory, private and ours.
+// openState makes the state directory, private to this user.
 func (d *Daemon) openState() error {
 	dir, err := peer.PrivateDir(d.o.StateDir)
 	if err != nil {
@@ -57,15 +57,15 @@ func (d *Daemon) openState() error {
 	return d.openPlaces()
 }
 
-// openPlaces pins the state and the runtime directory. Keys, tokens and
-// approvals lie in the one, the socket in the other: a tree that is put in
-// their place could pass for this daemon.
+// openPlaces pins the state and the runtime directory. The first holds keys, tokens and
+// approvals, the second the socket: a directory that replaces one of them could impersonate
+// this daemon.
 func (d *Daemon) openPlaces() error {
 	files := []string{filepath.Join(d.o.StateDir, "doorward.db")}
 	if d.o.RuntimeDir != "" && !d.offline && d.o.Config.Listen.Unix == "auto" {
 		dir, err := peer.PrivateDir(d.o.RuntimeDir)
 		if err != nil {
-			return nil // the listener will be refused, and says so
+			return nil // the listener will be refused with the reason
 		}
 		dir.Close()
 		files = append(files, filepath.Join(d.o.RuntimeDir, listen.SocketName))
@@ -81,7 +81,7 @@ func (d *Daemon) openPlaces() error {
 	return nil
 }
 
-// openProof reads the key, or makes it, and publishes its public half.
+// openProof reads or makes the key, and publishes its public half.
 func (d *Daemon) openProof() error {
 	seed, err := sealKey(filepath.Join(d.o.StateDir, proofName))
 	if err != nil {
@@ -127,7 +127,7 @@ func (d *Daemon) openAudit() error {
 
 func (d *Daemon) openRunner() error {
 	if dir := configDir(); dir != "" {
-		_ = os.MkdirAll(dir, 0o700) // a missing directory cannot be hidden; where it cannot be made, no server can make it either
+		_ = os.MkdirAll(dir, 0o700) // a missing directory cannot be hidden; if it cannot be made here, no server can make it either
 	}
 	d.unseen.never = ownPaths(d.o)
 	r, err := sandboxes(d.o, true)
@@ -145,10 +145,10 @@ func (d *Daemon) openRunner() error {
 	return nil
 }
 
-// stopTime is how long the children may take to end when the daemon stops.
+// stopTime is how long the child processes may take to end when the daemon stops.
 const stopTime = 6 * time.Second
 
-// openDefinitions opens what was approved of the servers, and the content rules.
+// openDefinitions opens the approved definitions of the servers, and the content rules.
 func (d *Daemon) openDefinitions() error {
 	f := &definitions{log: d.log, audit: d.audit}
 	book, err := pin.Open(pin.Options{Dir: PinsDir(d.o.StateDir), Log: d.log, Note: f.note})
@@ -202,8 +202,8 @@ func (d *Daemon) openServers() error {
 	return nil
 }
 
-// compilePolicy is Policy for the daemon itself. cmd/doorward has shown the
-// problems of the same text before; here they are one error.
+// compilePolicy is Policy for the daemon itself. cmd/doorward has shown the problems of the
+// same text before; here they become one error.
 func (d *Daemon) compilePolicy(c *config.Config) (*rules, error) {
 	set, problems := Policy(c, d.uid)
 	if set != nil {
@@ -218,7 +218,7 @@ func (d *Daemon) compilePolicy(c *config.Config) (*rules, error) {
 	return nil, fmt.Errorf("the policy: %w", errors.Join(all...))
 }
 
-// heard takes a line that a server wrote to standard error.
+// heard takes a line of a server's standard error.
 func (d *Daemon) heard(server, line string) {
 	d.said.note(server, line)
 	d.unseen.note(server, line)
@@ -233,7 +233,7 @@ func (d *Daemon) openDoor() error {
 	if err != nil {
 		return err
 	}
-	d.onClose(func() { _ = keeper.Close() }) // nothing is written by closing a directory
+	d.onClose(func() { _ = keeper.Close() }) // closing a directory writes nothing
 	d.door = front.New(front.Options{
 		Handler: d.telemetry.Door(d.relay), Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
 		Resource: d.issuer.resource(),
@@ -248,8 +248,8 @@ func (d *Daemon) openDoor() error {
 	return nil
 }
 
-// idleSession is how long a session without an open stream outlives its last
-// request. It covers pauses of an agent.
+// idleSession is how long a session without an open stream outlives its last request. It is
+// long enough for the pauses of an agent.
 const idleSession = 2 * time.Hour
 
 // open makes the web console.

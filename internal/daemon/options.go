@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// Options are everything that a daemon is told from outside.
+// Options configures a Daemon.
 type Options struct {
 	Config     *config.Config
 	StateDir   string
@@ -21,10 +21,10 @@ type Options struct {
 	Dev        bool
 	Version    string
 	Log        *slog.Logger
-	Say        io.Writer // one line a listener, then `ready`
+	Say        io.Writer // receives a line for each listener, then `ready`
 }
 
-// AuditDir is where the records are.
+// AuditDir returns the directory of the audit log.
 func AuditDir(state string, c *config.Config) string {
 	if c != nil && c.Audit.Dir != "" {
 		return c.Audit.Dir

@@ -14,14 +14,14 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// orphans tells who may be a process that an MCP client left behind. The kernel keeps no
-// record of a parent that has ended, so this is told by exclusion: a process is younger
-// than all that it descends from, and in the same login. What is adopted is adopted by a
-// process that is above the client, so those above every client are remembered, each with
-// the start of the oldest client below it, also after the client has ended and in the next
-// run of the daemon.
+// orphans decides whether a process may be one that an MCP client left behind. The kernel
+// keeps no record of a parent that has ended, so this is decided by exclusion: a process is
+// younger than all its ancestors and in the same login. An orphan is adopted by a process
+// that is above the client. For each process above a client, the start of the oldest client
+// below it is therefore remembered, also after the client has ended and in the next run of
+// the daemon.
 type orphans struct {
-	path string // where it is kept; empty: in memory alone
+	path string // the file; empty: kept in memory only
 	log  *slog.Logger
 
 	mu    sync.Mutex
@@ -29,7 +29,7 @@ type orphans struct {
 	saved sync.Mutex                   // held while the file is written
 }
 
-// oldest is the oldest client of a place: its start and its number.
+// oldest is the start and the pid of the oldest client.
 type oldest struct {
 	Start uint64 `json:"start"`
 	PID   int32  `json:"pid"`
@@ -37,12 +37,12 @@ type oldest struct {
 
 const (
 	orphansFile = "clients.json"
-	// mostForebears and mostLogins bound what is remembered. Beyond them it is remembered
-	// of all processes, and of all logins, which refuses more.
+	// mostForebears and mostLogins bound the memory. Beyond them an entry counts for all
+	// processes, or for all logins, so more is refused.
 	mostForebears, mostLogins = 4096, 256
 )
 
-// load reads what earlier runs noted, as far as the processes still run.
+// load reads the entries of earlier runs whose processes still run.
 func (o *orphans) load() error {
 	o.heard = map[string]map[uint32]oldest{}
 	b, err := os.ReadFile(o.path)
@@ -59,16 +59,16 @@ func (o *orphans) load() error {
 	return nil
 }
 
-// note remembers a client by its chain, itself first. Of those above it the names are enough:
-// one that has ended meanwhile adopts nothing.
+// note remembers a client by its chain, which begins with the client. Of the processes above
+// it only the names are needed: one that has ended adopts no process.
 func (o *orphans) note(chain []string) {
 	kin, err := peer.Kinship(chain[:min(len(chain), 1)])
 	if err != nil || len(kin) == 0 {
-		return // it has ended, or this system tells nothing, and then refuses everybody
+		return // it has ended, or this system has no Kinship and refuses every process
 	}
 	client := kin[0]
 	o.mu.Lock()
-	changed := o.add(peer.First(), client) // above everybody, also where the chain cannot be read
+	changed := o.add(peer.First(), client) // the first process is above all, even if the chain is incomplete
 	for _, forebear := range chain[1:] {
 		changed = o.add(forebear, client) || changed
 	}
@@ -89,7 +89,7 @@ func (o *orphans) add(forebear string, client peer.Kin) (changed bool) {
 			o.prune()
 		}
 		if len(o.heard) >= mostForebears {
-			return false // crowded: since looks at all clients
+			return false // full: adopted then uses the entry of the first process
 		}
 		of = map[uint32]oldest{}
 		o.heard[forebear] = of
@@ -105,7 +105,7 @@ func (o *orphans) add(forebear string, client peer.Kin) (changed bool) {
 	return true
 }
 
-// prune forgets the processes that have ended: they adopt nothing any more.
+// prune drops the processes that have ended, because they adopt no process.
 func (o *orphans) prune() {
 	maps.DeleteFunc(o.heard, func(p string, _ map[uint32]oldest) bool { return peer.Gone(p) })
 }
@@ -124,8 +124,8 @@ func (o *orphans) save() {
 	}
 }
 
-// leftBehind reports whether one of the processes of a chain may be what a client left
-// behind, or may have been started on a client's request.
+// leftBehind reports whether a process of the chain may have been left behind by a client, or
+// started at a client's request.
 func (o *orphans) leftBehind(chain []string) bool {
 	kin, err := peer.Kinship(chain)
 	if err != nil {
@@ -141,8 +141,8 @@ func (o *orphans) leftBehind(chain []string) bool {
 	return false
 }
 
-// adopted reports whether child may have come below parent as an orphan of a client, or
-// on its request. The caller holds mu.
+// adopted reports whether child may have come below parent as an orphan of a client, or at a
+// client's request. The caller holds mu.
 func (o *orphans) adopted(parent, child peer.Kin) bool {
 	of := o.heard[parent.Instance]
 	asked := startsOnRequest(parent)
@@ -160,17 +160,17 @@ func (o *orphans) adopted(parent, child peer.Kin) bool {
 	return false
 }
 
-// born reports whether a process was started by its parent, rather than adopted: it is in
-// the parent's session, or leads one whose terminal the parent made, as the shells of a
-// terminal emulator do. The first is no proof below a parent that adopts orphans and
-// shares its session with a client.
+// born reports whether parent started child instead of adopting it: child is in the parent's
+// session, or leads a session on a terminal that the parent made, as the shells of a terminal
+// emulator do. The first proves nothing below a parent that adopts orphans and shares its
+// session with a client.
 func born(parent, child peer.Kin) bool {
 	return child.Session == parent.Session || child.Leads() && peer.HoldsTerminal(parent, child)
 }
 
-// startsOnRequest reports whether a process starts programs for whoever asks: the user's
-// service manager, message buses, job schedulers and terminal multiplexers. The name is
-// the process's own choice, and only refuses.
+// startsOnRequest reports whether a process starts programs at the request of others: the
+// user's service manager, message buses, job schedulers and terminal multiplexers. The
+// process chooses its name, so it may only refuse.
 func startsOnRequest(k peer.Kin) bool {
 	switch k.Name {
 	case "systemd":

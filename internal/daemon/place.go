@@ -8,8 +8,8 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// placeOf is where a rule of the configuration stands, FILE:LINE; empty for rules of
-// elsewhere, which say so themselves.
+// placeOf returns the place of a rule in the configuration, FILE:LINE; empty for other rules,
+// which name their place themselves.
 func (d *Daemon) placeOf(rule string) string {
 	file := d.o.Config.File
 	if !strings.HasPrefix(rule, "mcpServers.") || file == "" {

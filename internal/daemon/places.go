@@ -9,10 +9,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// places are directories that must be reached by the paths they had at start.
+// places is a list of directories that must keep the paths that they had at the start.
 type places []*durable.Pinned
 
-// check reports whether the directories are still reached by their paths.
+// check reports an error if a directory is no longer at its path.
 func (p places) check() error {
 	for _, place := range p {
 		if err := place.Check(); err != nil {
@@ -22,11 +22,11 @@ func (p places) check() error {
 	return nil
 }
 
-// placeEvery is how often the directories are looked at.
+// placeEvery is the interval of the checks.
 const placeEvery = time.Second
 
-// watch reports when a directory is not where it was, and when it is again.
-// What is read there is refused meanwhile by those who read it.
+// watch reports when a directory has been moved, and when it is back. Meanwhile the readers
+// of its files refuse to read the replacement.
 func (p places) watch(ctx context.Context, log *slog.Logger, record *audit.Log) {
 	tick := time.Tick(placeEvery)
 	for moved := false; ; {

@@ -11,14 +11,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Policy compiles who may do what by c for a daemon that runs as uid: the
-// default policy, every server's own lists, and the policy file that c has
-// read. It is nil when one of the problems is more than a warning.
+// Policy compiles the policy of c for a daemon that runs as uid: the default policy, the
+// lists of the servers, and the policy file that c has read. It is nil if a problem is more
+// than a warning.
 func Policy(c *config.Config, uid uint32) (*policy.Set, []policy.Problem) {
 	return policycheck.Compile(policyOptions(c, uid))
 }
 
-// PolicyText is the whole policy of c as one Cedar document, for people.
+// PolicyText returns the whole policy of c as one Cedar document, for people.
 func PolicyText(c *config.Config) string { return string(policycheck.Document(policyOptions(c, 0))) }
 
 func policyOptions(c *config.Config, uid uint32) policy.Options {
@@ -40,16 +40,16 @@ func policyOptions(c *config.Config, uid uint32) policy.Options {
 	return policy.Options{UID: uid, Servers: rules, File: c.Policy, Text: c.PolicyText}
 }
 
-// rules are the policy in force, and its text for people.
+// rules holds the policy in force, and its text for people.
 type rules struct {
 	set  *policy.Set
 	text string
 }
 
-// policyText is the policy in force.
+// policyText returns the policy in force.
 func (a api) policyText() string { return a.d.policy.Load().text }
 
-// decide answers for somebody who is not there, as the policy would.
+// decide returns the decision of policy for a principal that is not connected.
 func (a api) decide(q policy.Request) policy.Decision {
 	who := a.named(q.Who.Name())
 	if q.Who.Local() {
@@ -59,8 +59,8 @@ func (a api) decide(q policy.Request) policy.Decision {
 	return a.d.gate.Allows(q)
 }
 
-// named is a principal as it would be if it called now: a token with the scope
-// that is stored, and of the others what their names say.
+// named returns the principal of that name as if it called now: a token with its stored
+// scope, any other with the facts in its name.
 func (a api) named(name string) *principal.Principal {
 	if p := a.d.callers.auth.Named(name); p.Valid() {
 		return p

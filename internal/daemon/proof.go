@@ -10,25 +10,25 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// PublicProofName is the file of the state directory with the public key by
-// which clients know the daemon, and proofName the one with its private half.
+// PublicProofName is the file of the public key by which clients identify the daemon, in the
+// state directory, and proofName the file of the private key.
 const (
 	PublicProofName = "daemon.pub"
 	proofName       = "daemon.key"
 )
 
-// proof is the key by which clients of the socket recognise the daemon.
+// proof is the key by which clients of the Unix socket identify the daemon.
 type proof ed25519.PrivateKey
 
-// public is the public half as clients read it.
+// public returns the public key in the form that clients read.
 func (p proof) public() string {
 	return base64.RawURLEncoding.EncodeToString(ed25519.PrivateKey(p).Public().(ed25519.PublicKey))
 }
 
-// proving answers on the Unix socket who serves it, before any authentication: a
-// client that does not know the daemon must not send it a token. Only the
-// client's nonce and the pid of the process that bound the socket are signed: this
-// one, or the service manager that passed it.
+// proving serves the proof on the Unix socket, before any authentication: a client must not
+// send a token to a daemon that it has not identified. Only the client's nonce and the pid of
+// the process that bound the socket are signed: this process, or the service manager that
+// passed the socket.
 func (p proof) proving(l *listen.Listener, next http.Handler) http.Handler {
 	if l.Network != "unix" {
 		return next
@@ -44,6 +44,6 @@ func (p proof) proving(l *listen.Listener, next http.Handler) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = io.WriteString(w, signed) // who does not hear it asks again
+		_, _ = io.WriteString(w, signed) // a client without the answer asks again
 	})
 }

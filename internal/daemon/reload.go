@@ -8,8 +8,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Reload applies the changes of c that a running daemon can take: the servers, their rules,
-// and the policy file. Unchanged servers keep their connections. A change that needs a
+// Reload applies the changes of c that a running daemon can take over: the servers, their
+// rules, and the policy file. Unchanged servers keep their connections. A change that needs a
 // restart is reported and not applied. c has been validated; an error means that nothing
 // changed.
 func (d *Daemon) Reload(c *config.Config) error {
@@ -47,14 +47,14 @@ func (d *Daemon) Reload(c *config.Config) error {
 	return nil
 }
 
-// messagingOf is what of the section agent a running daemon cannot change.
+// messagingOf returns the part of the section agent that needs a restart.
 func messagingOf(c *config.Config) config.Agent {
 	a := c.Agent
 	a.Launchers = nil
 	return a
 }
 
-// needRestart names the sections that a running daemon cannot change.
+// needRestart returns the changed sections that need a restart.
 func needRestart(now, next *config.Config) []string {
 	var out []string
 	for _, s := range []struct {

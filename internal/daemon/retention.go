@@ -16,12 +16,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// retention removes old records: in the background as audit.retain says, and by hand.
+// retention removes old records: in the background by audit.retain, and by hand.
 type retention struct {
 	c           config.Retain
 	dir         string
 	checkpoints *checkpoints
-	rotated     chan struct{} // a segment was closed
+	rotated     chan struct{} // signals that a segment was closed
 
 	mu sync.Mutex // one prune at a time
 }
@@ -30,14 +30,14 @@ func newRetention(o Options, c *checkpoints) *retention {
 	return &retention{c: o.Config.Audit.Retain, dir: AuditDir(o.StateDir, o.Config), checkpoints: c, rotated: make(chan struct{}, 1)}
 }
 
-// Bounds of a segment: small enough that audit.retain is held, and large enough that
-// there are few.
+// Bounds of a segment: small enough for audit.retain to be met closely, and large enough for
+// few segments.
 const (
 	mostSegment  = 16 << 20
 	leastSegment = 64 << 10
 )
 
-// segmentBytes is how large a segment grows.
+// segmentBytes returns the size at which a segment is closed.
 func segmentBytes(r config.Retain) int64 {
 	if r.Bytes == 0 {
 		return mostSegment
@@ -45,13 +45,13 @@ func segmentBytes(r config.Retain) int64 {
 	return min(max(r.Bytes/4, leastSegment), mostSegment)
 }
 
-// segmentAge is how long a segment is written to where records are kept for some
-// days: a segment is removed whole, so it must not span much of that time.
+// segmentAge returns the age at which a segment is closed if records are kept for some days:
+// a segment is removed as a whole, so it must cover only a small part of that time.
 func segmentAge(r config.Retain) time.Duration {
 	return max(time.Duration(r.Days)*24*time.Hour/30, time.Hour)
 }
 
-// wake has the log looked at. It must not block.
+// wake makes run check the log. It must not block.
 func (r *retention) wake() {
 	select {
 	case r.rotated <- struct{}{}:
@@ -59,7 +59,7 @@ func (r *retention) wake() {
 	}
 }
 
-// How often the log is looked at, without a closed segment, and after a failure.
+// The intervals between two checks of the log, and after a failure.
 const (
 	retainEvery = time.Hour
 	retainAgain = time.Minute
@@ -76,7 +76,7 @@ func (r *retention) start(ctx context.Context) (end func()) {
 func (r *retention) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	said, until := "", time.Time{} // what is not whole is not verified with each segment
+	said, until := "", time.Time{} // a damaged log is not verified again with each closed segment
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,7 +103,7 @@ func (r *retention) run(ctx context.Context) {
 	}
 }
 
-// keep finishes a prune that was interrupted, and removes what audit.retain does not
+// keep finishes an interrupted prune, and removes the segments that audit.retain does not
 // keep.
 func (r *retention) keep(ctx context.Context) error {
 	if err := r.finish(); err != nil {
@@ -133,8 +133,7 @@ func (r *retention) bounds(now time.Time) retain.Bounds {
 	return b
 }
 
-// turnOld has the next record begin a segment when the open one is old, or is larger
-// than it would become now.
+// turnOld makes the next record begin a new segment if the open one is too old or too large.
 func (r *retention) turnOld(now time.Time) error {
 	began, size, err := retain.Opened(r.dir)
 	if err != nil || began.IsZero() {
@@ -152,9 +151,9 @@ func (r *retention) finish() error {
 	return retain.Pruner{Log: r.checkpoints.log, Dir: r.dir}.Finish()
 }
 
-// prune removes the segments up to through, which is closed, for who; nil: for
-// audit.retain. The record says so first, and the database has a checkpoint of what
-// stays: without both nothing is removed.
+// prune removes the closed segments up to through for who; nil: for audit.retain. Before
+// that, the removal is recorded, and the database gets a checkpoint of the remaining records.
+// Without both, nothing is removed.
 func (r *retention) prune(ctx context.Context, through int, who *principal.Principal) (audit.Beginning, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,8 +176,8 @@ func (r *retention) prune(ctx context.Context, through int, who *principal.Princ
 	return b, err
 }
 
-// current has the database keep the newest checkpoint. A log that lacks one that the
-// database keeps is evidence, and is not touched.
+// current stores the newest checkpoint in the database. It fails if the log lacks a
+// checkpoint of the database: such a log is evidence and must not be changed.
 func (c *checkpoints) current(ctx context.Context) error {
 	db := c.db.Load()
 	if db == nil {
@@ -192,14 +191,14 @@ func (c *checkpoints) current(ctx context.Context) error {
 	return c.newest(ctx, db)
 }
 
-// turn closes the open segment, and returns when there is a new one.
+// turn closes the open segment, and returns when the new one has begun.
 func (r *retention) turn(who *principal.Principal) error {
 	r.checkpoints.log.Turn()
 	_, err := r.checkpoints.log.Append(&audit.Record{Kind: audit.Event, Source: "audit", Action: "audit.turn", Who: who})
 	return err
 }
 
-// order does what `doorward audit prune` asks of a running daemon.
+// order serves `doorward audit prune` in a running daemon.
 func (r *retention) order(ctx context.Context, who *principal.Principal, body []byte) (any, int) {
 	var ask admin.Prune
 	if err := json.Unmarshal(body, &ask); err != nil || ask.Turn == (ask.Through > 0) {

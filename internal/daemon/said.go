@@ -7,13 +7,13 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// said keeps the last lines that each server wrote to standard error.
+// said keeps the last lines of each server's standard error.
 type said struct {
 	mu    sync.Mutex
 	lines map[string][]string // by server, the oldest first
 }
 
-// Bounds of the standard error that is kept for one server: lines, and bytes of a line.
+// Bounds of the kept standard error of one server: lines, and bytes of a line.
 const (
 	mostSaid = 50
 	longSaid = 500

@@ -15,9 +15,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process/image"
 )
 
-// ownPaths returns the directories and files that no contained server sees,
-// whatever the configuration says: with them a server could act as the daemon, or
-// as another principal.
+// ownPaths returns the directories and files that no contained server sees, whatever the
+// configuration says: with them a server could act as the daemon, or as another principal.
 func ownPaths(o Options) []string {
 	own := []string{o.StateDir, o.RuntimeDir, AuditDir(o.StateDir, o.Config), o.TokenFile, configDir()}
 	var all []string
@@ -29,8 +28,7 @@ func ownPaths(o Options) []string {
 	return all
 }
 
-// configDir is the directory of the user's configuration; empty if there is no
-// user's home.
+// configDir returns the directory of the user's configuration; empty: the user has no home.
 func configDir() string {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -44,8 +42,8 @@ func sandboxes(o Options, cgroups bool) (*process.Runner, error) {
 	return process.NewRunner(process.Options{Image: image.Child(), Max: o.Config.Limits.Children, Hide: ownPaths(o), Private: absolute(o.StateDir), Cgroups: cgroups, Log: o.Log})
 }
 
-// sandboxOf says how a server of a configuration is contained. home is the name
-// of its private home.
+// sandboxOf returns the sandbox of a server of a configuration. home is the name of its
+// private home.
 func sandboxOf(c *config.Config, home string, s *config.Server) process.Sandbox {
 	h := s.Doorward
 	switch {
@@ -71,9 +69,9 @@ func sandboxOf(c *config.Config, home string, s *config.Server) process.Sandbox 
 	return box
 }
 
-// nameVariable adds the paths in a variable. A list of paths is for looking
-// things up, and HOME and TMPDIR are where things go: the user's own HOME is
-// not meant by it.
+// nameVariable adds the paths in a variable. A list of paths is for look-ups and goes to
+// Listed. TMPDIR and the user's own HOME are ignored: they do not name files that the server
+// needs.
 func nameVariable(box *process.Sandbox, name, value, user string) {
 	switch list := filepath.SplitList(value); {
 	case name == "TMPDIR", name == "HOME" && filepath.Clean(value) == user:
@@ -86,8 +84,8 @@ func nameVariable(box *process.Sandbox, name, value, user string) {
 
 func notAbsolute(path string) bool { return !filepath.IsAbs(path) }
 
-// hidden are the files of the configuration that a server does not see, even
-// where it is granted a directory above: all of them but those it names itself.
+// hidden returns the files of the configuration that are hidden from a server, even if it is
+// granted a directory above them: all except the secret files that it names itself.
 func hidden(c *config.Config, box process.Sandbox) []string {
 	named := slices.Concat(box.Named, box.Read, box.Write)
 	return slices.DeleteFunc(c.Files(), func(path string) bool {
@@ -95,9 +93,9 @@ func hidden(c *config.Config, box process.Sandbox) []string {
 	})
 }
 
-// pathsIn are the paths that a word of the configuration names, as a whole, as
-// the value of an option, or as the address of a file: the operator who writes
-// it there wants the server to find it.
+// pathsIn returns the paths in a word of the configuration: the word itself, the value of an
+// option, or the path of a file URL. The operator who writes a path there wants the server to
+// find it.
 func pathsIn(word string) []string {
 	if _, value, ok := strings.Cut(word, "="); ok && !filepath.IsAbs(word) {
 		word = value
@@ -111,8 +109,8 @@ func pathsIn(word string) []string {
 	return []string{filepath.Clean(word)}
 }
 
-// written are the paths that some contained server or launched agent of a
-// configuration may write.
+// written returns the paths that a contained server or launched agent of a configuration may
+// write.
 func written(c *config.Config) []string {
 	var all []string
 	for name, s := range c.Servers {
@@ -130,8 +128,8 @@ func written(c *config.Config) []string {
 	return slices.Compact(all)
 }
 
-// checkSandbox refuses a server that cannot be contained as its configuration says, and writes
-// the reason to the log: a missing server is noticed late.
+// checkSandbox refuses a server that cannot be contained as configured, and logs the reason,
+// because a missing server is noticed late.
 func checkSandbox(deps upstream.Deps, def upstream.Definition) error {
 	err := sandboxError(deps.Runner, def.Sandbox)
 	if err != nil {
@@ -140,7 +138,7 @@ func checkSandbox(deps upstream.Deps, def upstream.Definition) error {
 	return err
 }
 
-// sandboxError says why a sandbox cannot be had, and what to do about it.
+// sandboxError describes why a sandbox is impossible, and the remedy.
 func sandboxError(r *process.Runner, box process.Sandbox) error {
 	_, err := r.Check(box)
 	switch {
@@ -152,9 +150,8 @@ func sandboxError(r *process.Runner, box process.Sandbox) error {
 	return fmt.Errorf("%w; make it possible, or set sandbox: off under doorward for this server, which then may do all that you may", err)
 }
 
-// SandboxProblems returns a problem for each server of the configuration that
-// cannot be contained here as its configuration says. It builds the sandboxes, and starts no
-// server.
+// SandboxProblems returns a problem for each server that cannot be contained on this system
+// as configured. It builds the sandboxes, and starts no server.
 func SandboxProblems(o Options) []config.Problem {
 	r, err := sandboxes(o, false)
 	if err != nil {
@@ -173,11 +170,11 @@ func SandboxProblems(o Options) []config.Problem {
 	return all
 }
 
-// serverHome and launcherHome name private homes.
+// serverHome and launcherHome return the names of private homes.
 func serverHome(name string) string   { return "servers/" + name + "/home" }
 func launcherHome(name string) string { return "launchers/" + name + "/home" }
 
-// containment is how the servers of one configuration are contained.
+// containment describes how the servers of one configuration are contained.
 type containment map[string]contained
 
 type contained struct {
@@ -193,7 +190,7 @@ func (set *serverSet) containment() *containment {
 	return &all
 }
 
-// absolute is a path that means the same wherever a process stands.
+// absolute returns an absolute path, which does not depend on the working directory.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs

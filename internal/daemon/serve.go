@@ -14,15 +14,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Time limits of every HTTP server. There is no WriteTimeout: it would cut
-// event streams, so each write has a deadline of its own in front.
+// Time limits of every HTTP server. There is no WriteTimeout, which would cut event streams;
+// instead the front sets a deadline for each write.
 const (
 	headerTime  = 10 * time.Second
 	idleTime    = 3 * time.Minute
 	headerBytes = 32 << 10
 )
 
-// listeners are the open sockets and their HTTP servers.
+// listeners holds the open listeners and their HTTP servers.
 type listeners struct {
 	d *Daemon
 
@@ -33,8 +33,8 @@ type listeners struct {
 	ready   bool
 }
 
-// Run opens the listeners, says so, and serves until ctx ends. ErrNoListener
-// when the bind table left none.
+// Run opens the listeners, reports them, and serves until ctx ends. The error is
+// ErrNoListener if no listener was opened.
 func (d *Daemon) Run(ctx context.Context) error {
 	for _, spec := range Specs(d.o.Config) {
 		d.listeners.add(ctx, spec)
@@ -69,7 +69,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return nil
 }
 
-// Specs are the configured listeners, the Unix socket first.
+// Specs returns the configured listeners, the Unix socket first.
 func Specs(c *config.Config) []listen.Spec {
 	var out []listen.Spec
 	if c.Listen.Unix != "off" {
@@ -85,7 +85,7 @@ func Specs(c *config.Config) []listen.Spec {
 	return out
 }
 
-// add opens one listener, or records why it stays shut.
+// add opens one listener, or records why it is refused.
 func (ls *listeners) add(ctx context.Context, s listen.Spec) {
 	where := s.Addr
 	if s.Network == "unix" {
@@ -143,8 +143,8 @@ func (ls *listeners) serve(l *listen.Listener, failed chan<- error) {
 	}
 }
 
-// stop closes the doors and ends what is inside: sessions and their servers
-// first, so that streams end with a last word, then the connections.
+// stop closes the listeners and ends sessions and servers before the connections, so that
+// streams get their last messages.
 func (ls *listeners) stop() {
 	ls.mu.Lock()
 	servers, listeners := ls.https, ls.open
@@ -153,7 +153,7 @@ func (ls *listeners) stop() {
 		l.Close()
 	}
 	if m := ls.d.messaging.Load(); m != nil {
-		m.server.Close() // who waits for mail is told
+		m.server.Close() // callers that wait for mail get an answer
 	}
 	ls.d.instructing.server.Close()
 	ls.d.console.Close()
@@ -168,5 +168,5 @@ func (ls *listeners) stop() {
 	}
 }
 
-// drainTime is how long answers under way may take once the daemon stops.
+// drainTime is how long running answers may take when the daemon stops.
 const drainTime = time.Second

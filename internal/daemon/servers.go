@@ -15,24 +15,24 @@ import (
 	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
-// serverSet is the configured servers, ready for the relay.
+// serverSet holds the configured servers for the relay.
 type serverSet struct {
 	config *config.Config
 	relay  []relay.Server
 	open   map[string]opened
 }
 
-// opened is an upstream and what it was made of.
+// opened is an upstream and the settings that it was made from.
 type opened struct {
 	def  upstream.Definition
-	sign signin.Settings // zero: it is not signed in to
+	sign signin.Settings // zero: no sign-in
 	out  string          // the proxy
 	up   *upstream.Server
 	tok  *tokens // nil: no token is sent
 }
 
-// newServers makes the set of c. An upstream of before whose definition is
-// the same goes over into it.
+// newServers makes the set of c. It takes over an upstream of before if its definition is the
+// same.
 func newServers(c *config.Config, runner *process.Runner, log *slog.Logger, version string, out *outward, before *serverSet,
 	stderr func(server, line string)) (*serverSet, error) {
 	info, err := json.Marshal(map[string]string{"name": "doorward", "version": version})
@@ -51,8 +51,7 @@ func newServers(c *config.Config, runner *process.Runner, log *slog.Logger, vers
 	return set, nil
 }
 
-// add takes one server in. A definition that upstream refuses costs that
-// server alone.
+// add adds one server. If its definition is not valid, only that server is refused.
 func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out *outward, before *serverSet) {
 	h := s.Doorward
 	r := relay.Server{Name: name, Kind: s.Kind, Instances: h.Instances, PerSession: s.Kind == upstream.KindStdio && upstream.Stateful(s.Command, revealed(s.Args)), Protocol: h.Protocol,
@@ -97,7 +96,7 @@ func definition(c *config.Config, name string, s *config.Server) upstream.Defini
 	return def
 }
 
-// revealed are arguments as the program gets them, or as they were written.
+// revealed returns the values of secrets in clear text.
 func revealed(args []secret.Value) (out []string) {
 	for _, a := range args {
 		out = append(out, a.Reveal())
@@ -105,7 +104,7 @@ func revealed(args []secret.Value) (out []string) {
 	return out
 }
 
-// opening is what a server is made of, before it is.
+// opening returns the settings from which a server is made.
 func (set *serverSet) opening(def upstream.Definition, s *config.Server) opened {
 	sign, _ := SignIn(s, set.config)
 	return opened{def: def, sign: sign, out: set.config.Egress.Proxy}
@@ -124,7 +123,7 @@ func (o opened) start(deps upstream.Deps, out *outward) (opened, error) {
 	return o, err
 }
 
-// same is what was made of the same, or nothing.
+// same returns the upstream that was made from the same settings; zero: there is none.
 func (set *serverSet) same(name string, o opened) opened {
 	if set == nil {
 		return opened{}

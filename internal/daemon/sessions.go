@@ -13,13 +13,13 @@ type keeper struct {
 	log *slog.Logger
 }
 
-// openKeeper opens the sessions in the state directory.
+// openKeeper opens the store of sessions in the state directory.
 func openKeeper(state string, log *slog.Logger) (keeper, error) {
 	store, err := sessionstore.Open(filepath.Join(state, "mcp-sessions"))
 	return keeper{store, log}, err
 }
 
-// Keep implements front.Keeper. A session that is not kept works until the daemon ends.
+// Keep implements front.Keeper. A session that cannot be stored works until the daemon ends.
 func (k keeper) Keep(name string, content []byte) {
 	if err := k.Store.Keep(name, content); err != nil {
 		k.log.Warn("a session could not be saved and will be lost at a restart", "err", err)

@@ -15,10 +15,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// ahead serves the routes of instruction delivery that need no caller. While the
-// database is unavailable a session token cannot be verified: on routes where it
-// would authenticate the answer is 503 instead of 401, and elsewhere the token
-// counts for nothing.
+// ahead serves the routes of instruction delivery that need no caller. While the database is
+// unavailable a session token cannot be verified: on routes where it would authenticate, the
+// answer is 503 instead of 401; elsewhere the token is ignored.
 func (s *callers) ahead(w http.ResponseWriter, r *http.Request, path string) bool {
 	if deliver.Ahead(w, r, path) {
 		return true
@@ -35,8 +34,7 @@ func (s *callers) ahead(w http.ResponseWriter, r *http.Request, path string) boo
 	return true
 }
 
-// unjudged records that a session token was shown while it could not be verified,
-// and charges its source.
+// unjudged records that a session token could not be verified, and charges its source.
 func (s *callers) unjudged(r *http.Request) error {
 	reason := "a session token that cannot be checked: the database is not available"
 	err := error(authn.ErrUnauthenticated)
@@ -50,8 +48,7 @@ func (s *callers) unjudged(r *http.Request) error {
 	return err
 }
 
-// bearerNamed and standing ask about principals; a command without a daemon
-// has none but its own user.
+// bearerNamed and standing query the authenticator; a command without a daemon has none.
 func (s *callers) bearerNamed(name string) *principal.Principal {
 	if s.auth == nil {
 		return nil
@@ -66,7 +63,7 @@ func overLocal(r *http.Request) bool {
 	return o != nil && o.Listener.Local()
 }
 
-// instanceOf is the process behind a request on the Unix socket.
+// instanceOf returns the instance of the process of a request on the Unix socket.
 func instanceOf(r *http.Request) string {
 	if o := listen.From(r.Context()); o != nil && o.Peer != nil {
 		return o.Peer.Instance
@@ -74,8 +71,8 @@ func instanceOf(r *http.Request) string {
 	return ""
 }
 
-// bearer is whose a bearer token is that was shown beside what authenticates
-// the caller.
+// bearer returns the principal of a bearer token that a request shows in addition to the
+// credential that authenticates its caller.
 func (s *callers) bearer(r *http.Request, token string) (*principal.Principal, error) {
 	c := callerOf(r)
 	if c == nil {
@@ -86,18 +83,18 @@ func (s *callers) bearer(r *http.Request, token string) (*principal.Principal, e
 	return s.auth.AuthenticateFor(shown, listen.From(r.Context()).Client(r.Header), []string{"Bearer " + token})
 }
 
-// owner reports whether it is the daemon's own user, as the kernel says.
+// owner reports whether the kernel attests that who is the daemon's own user.
 func (d *Daemon) owner(who *principal.Principal) bool {
 	f, ok := who.Fact("uid")
 	return ok && f.Grade >= principal.Attested && who.Name() == principal.UID(d.uid)
 }
 
-// shell refuses an operator's act from below a registered agent. That the
-// database which knows them is away says nothing of who asks, and is ErrStore;
-// every other failure refuses, as one does that a caller makes by leaving.
+// shell refuses an operator's act from a process below a registered agent. If the database of
+// agents is unavailable, the error is ErrStore, because that is no fault of the caller. Every
+// other failure is a refusal, including one that the caller causes by disconnecting.
 func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) error {
 	if d.offline {
-		return nil // nobody is registered with a daemon that does not run
+		return nil // no agent is registered with a daemon that does not run
 	}
 	if m := d.messaging.Load(); m != nil {
 		err := m.server.Operator().AgentShell(ctx, processes, complete)
@@ -110,12 +107,12 @@ func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) e
 		return agent.ErrAgentShell
 	}
 	if d.o.Config.Agent.Enabled {
-		return fmt.Errorf("looking up the registered agents: %w", deliver.ErrStore) // an earlier run knew some
+		return fmt.Errorf("looking up the registered agents: %w", deliver.ErrStore) // agents of an earlier run may be registered
 	}
 	return nil
 }
 
-// storeFailed reports whether the database failed by itself.
+// storeFailed reports whether an error is a failure of the database itself.
 func storeFailed(ctx context.Context, err error) bool {
 	var of *mail.Error
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -125,12 +122,12 @@ func storeFailed(ctx context.Context, err error) bool {
 		errors.As(err, &of) && of.Code == mail.StoreUnavailable
 }
 
-// refusedSession records that a session's token was shown and is not good.
+// refusedSession records that an invalid session token was shown.
 func (s *callers) refusedSession(r *http.Request, reason string) {
 	s.doorEvent(r, "session", "an invalid session token: "+reason)
 }
 
-// doorEvent records a refusal of a token, whose reason is a constant.
+// doorEvent records a refused token. reason is a constant text.
 func (s *callers) doorEvent(r *http.Request, action, reason string) {
 	s.events.request(r, "auth", action, reason)
 }

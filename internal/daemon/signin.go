@@ -14,9 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/signin"
 )
 
-// SignIn is how a server is signed in to; false where it is not: a child, a
-// server with a credential of its own in headers, or one that the operator
-// says is to get none.
+// SignIn returns the sign-in settings of a server. It is false for a stdio server, for a
+// refused one, for a server with an Authorization header, and for one whose sign-in is off.
 func SignIn(s *config.Server, c *config.Config) (signin.Settings, bool) {
 	if s.Kind == "stdio" || s.Refused != "" || s.Doorward.OAuth.Grant == "off" {
 		return signin.Settings{}, false
@@ -32,16 +31,16 @@ func SignIn(s *config.Server, c *config.Config) (signin.Settings, bool) {
 		Scopes: o.Scopes, CallbackPort: o.CallbackPort, Proxy: c.Egress.Proxy}, true
 }
 
-// outward is what servers over the network share: where their tokens are, and
-// who hears of what becomes of them.
+// outward holds what the servers over the network share: the store of their tokens, and the
+// log and record of sign-ins.
 type outward struct {
 	dir    string
 	key    secret.Value
 	log    *slog.Logger
 	record func(action, server string)
 
-	store *signin.Store // opened when the first server wants it
-	shut  error         // why it cannot be
+	store *signin.Store // opened for the first server that needs it
+	shut  error         // why it cannot be opened
 }
 
 func newOutward(o Options, log *audit.Log) *outward {
@@ -50,7 +49,7 @@ func newOutward(o Options, log *audit.Log) *outward {
 	}}
 }
 
-// tokens makes the source of a server's tokens; nil where there can be none.
+// tokens makes the source of a server's tokens; nil: there is none.
 func (o *outward) tokens(s signin.Settings) *tokens {
 	if o.store == nil && o.shut == nil {
 		if o.store, o.shut = signin.OpenStore(signin.Options{Dir: o.dir, Key: o.key}); o.shut != nil {
@@ -68,7 +67,7 @@ func (o *outward) tokens(s signin.Settings) *tokens {
 	return &tokens{src}
 }
 
-// circuit records that a server cannot be reached, or can again.
+// circuit records that a server cannot be reached, or can be reached again.
 func (o *outward) circuit(server string, open bool) {
 	action := "upstream.reachable"
 	if open {
@@ -77,7 +76,7 @@ func (o *outward) circuit(server string, open bool) {
 	o.record(action, server)
 }
 
-// tokens is a source in the words of upstream.
+// tokens is a source that returns the errors of upstream.
 type tokens struct{ *signin.Source }
 
 // Authorize implements upstream.Credential.
@@ -99,7 +98,7 @@ func inWords(err error) error {
 	return err
 }
 
-// needed is an error that upstream knows for what it is.
+// needed is a sign-in error that matches upstream.ErrSignIn.
 type needed struct{ error }
 
 func (n needed) Is(target error) bool { return target == upstream.ErrSignIn }

@@ -20,7 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// paths are what is served beside MCP.
+// paths returns the routes other than MCP.
 func (a api) paths() map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
 	paths := admin.Paths(admin.Options{Status: a.status, Enter: a.enterAdmin, Decide: a.decide, Policy: a.policyText, Metrics: a.d.metrics, Kept: a.d.checkpoints.answer, Prune: a.d.retention.order,
 		Trust:    admin.Truster{List: func() []admin.Trust { return a.d.definitions.trust("") }, Look: a.d.definitions.look, Approve: a.d.definitions.approve, Person: a.mayTrust},
@@ -32,8 +32,8 @@ func (a api) paths() map[string]func(http.ResponseWriter, *http.Request, *princi
 	return paths
 }
 
-// enterAdmin lets an administrative act through the gate. On TCP it is for
-// loopback listeners alone.
+// enterAdmin passes an administrative act through the gate. Over TCP only local listeners may
+// be used.
 func (a api) enterAdmin(r *http.Request, who *principal.Principal, what string) (leave func(), err error) {
 	act := gate.Act{Who: who, Action: policy.ActionAdmin, Name: what, Kind: gate.Administration}
 	o := listen.From(r.Context())
@@ -44,7 +44,7 @@ func (a api) enterAdmin(r *http.Request, who *principal.Principal, what string) 
 	var refusal *gate.Refusal
 	if what == "status" && errors.As(err, &refusal) && refusal.Code == gate.CodeUnavailable &&
 		a.d.gate.Allows(policy.Request{Who: who, Action: policy.ActionAdmin, Name: what}).Allow {
-		return func() {}, nil // a full disk must not hide that the disk is full
+		return func() {}, nil // status must work when the disk is full, to report it
 	}
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (a api) enterAdmin(r *http.Request, who *principal.Principal, what string) 
 	return func() { pass.Leave("ok", 0) }, nil
 }
 
-// status is the state of the daemon as `doorward status` shows it.
+// status returns the state of the daemon for `doorward status`.
 func (a api) status() admin.Status {
 	a.d.listeners.mu.Lock()
 	defer a.d.listeners.mu.Unlock()
@@ -97,7 +97,7 @@ func (a api) status() admin.Status {
 	return s
 }
 
-// builtinTrouble is what keeps a server that is part of the daemon from working.
+// builtinTrouble returns the reason why a built-in server cannot work; empty: none.
 func (a api) builtinTrouble(name string) string {
 	why := a.d.storeless.Load()
 	if why == nil && name == deliver.ServerName {
@@ -109,7 +109,7 @@ func (a api) builtinTrouble(name string) string {
 	return *why
 }
 
-// mailPaths are the operator's side of one messaging server.
+// mailPaths returns the operator's routes of a messaging server.
 func (a api) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter, *http.Request, *principal.Principal) {
 	return admin.Paths(admin.Options{Enter: a.enterAdmin, Messaging: admin.Messaging{Agents: s.Operator(), Above: above, Person: a.mustBePerson, Holds: a.d.callers.auth.Holds,
 		Hook: func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error) {
@@ -117,8 +117,8 @@ func (a api) mailPaths(s *agent.Server) map[string]func(http.ResponseWriter, *ht
 		}}})
 }
 
-// addMailPaths puts the operator's side of messaging in its places. While its
-// database is away they answer 503.
+// addMailPaths adds the operator's routes of messaging. While the database is unavailable
+// they answer 503.
 func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Request, *principal.Principal)) {
 	if !a.d.o.Config.Agent.Enabled {
 		return
@@ -139,7 +139,7 @@ func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Reque
 	}
 }
 
-// measure is what /metrics shows beside the status.
+// measure returns the figures for /metrics beside the status.
 func (a api) measure(ctx context.Context) admin.Measures {
 	out := admin.Measures{Messaging: a.d.o.Config.Agent.Enabled, Refused: a.d.gate.Refused(), Instructions: a.d.instructing.measure()}
 	m := a.d.messaging.Load()
@@ -155,8 +155,8 @@ func (a api) measure(ctx context.Context) admin.Measures {
 	return out
 }
 
-// describe fills in how a server is contained: by what was found out when it was
-// configured, and for each of its processes by what holds there.
+// describe fills in how a server is contained: by a check of its configured sandbox, and for
+// each of its processes by the measures in force there.
 func (a api) describe(s *admin.Server, children []process.Child) {
 	s.Sandbox, s.Containment, s.Processes = process.Off, []admin.Measure{}, []admin.Process{}
 	if in := (*a.d.contained.Load())[s.Name]; in.box.Mode != "" {

@@ -14,9 +14,9 @@ import (
 // storedParts starts the parts of the daemon that need its database.
 type storedParts struct{ d *Daemon }
 
-// open starts what lives in the store: messaging, and the delivery of
-// instructions. Without a database everything else runs, and it is tried again:
-// a server comes back, a disk has room again, and a file is put right.
+// open starts messaging and the delivery of instructions. If the database cannot be used, the
+// rest of the daemon runs and open tries again in the background: a database server may
+// return, or a disk be freed.
 func (s storedParts) open() error {
 	ctx, stop := context.WithCancel(context.Background())
 	s.d.onClose(stop)
@@ -25,7 +25,7 @@ func (s storedParts) open() error {
 		go again(ctx, func() bool { return s.retry(ctx) })
 	}
 	s.d.relay.SetServers(s.d.withBuiltins(s.d.servers.relay))
-	s.d.instructing.server.Again() // nobody listens yet
+	s.d.instructing.server.Again() // no client listens yet
 	return nil
 }
 
@@ -40,7 +40,7 @@ func (s storedParts) lacks(err error) {
 // retryTime is the pause between two attempts to reach the database.
 const retryTime = 5 * time.Second
 
-// again does something until it is done, or ctx ends.
+// again calls done until it reports true, or ctx ends.
 func again(ctx context.Context, done func() bool) {
 	tick := time.Tick(retryTime)
 	for {
@@ -55,7 +55,7 @@ func again(ctx context.Context, done func() bool) {
 	}
 }
 
-// retry is one more attempt to start what lives in the store.
+// retry tries once more to start the parts that need the database.
 func (s storedParts) retry(ctx context.Context) bool {
 	if err := s.start(ctx); err != nil {
 		s.lacks(err)
@@ -67,8 +67,7 @@ func (s storedParts) retry(ctx context.Context) bool {
 	return true
 }
 
-// reset gives the relay the current servers, and tells all listening clients to
-// list again.
+// reset gives the relay the current servers, and tells all listening clients to list again.
 func (s storedParts) reset() {
 	s.d.reloading.Lock()
 	defer s.d.reloading.Unlock()
@@ -77,8 +76,8 @@ func (s storedParts) reset() {
 	s.d.instructing.server.Again()
 }
 
-// start opens the store and starts the parts that need it. When one part
-// fails, the parts that were opened are closed again.
+// start opens the store and starts the parts that need it. When one part fails, the parts
+// that were opened are closed again.
 func (s storedParts) start(ctx context.Context) (err error) {
 	if err := s.d.places.check(); err != nil {
 		return err
@@ -103,7 +102,7 @@ func (s storedParts) start(ctx context.Context) (err error) {
 		return err
 	}
 	undo.add(end)
-	s.d.onClose(undo.all) // after the agents, which openSpawns has ended first
+	s.d.onClose(undo.all) // runs after agents.close, which startMessaging adds later
 	if s.d.o.Config.Agent.Enabled {
 		end, err := s.d.startMessaging(ctx, db)
 		if err != nil {
@@ -115,16 +114,16 @@ func (s storedParts) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// openStore opens the database of one configuration, with all that lives in it.
+// openStore opens the database of one configuration, with the migrations of all its users.
 func openStore(ctx context.Context, o Options, with store.Options) (*store.DB, error) {
 	c := o.Config.Store
 	with.Dir, with.Postgres, with.AnyFilesystem = o.StateDir, c.Postgres.Reveal(), c.AnyFilesystem
 	with.Migrations = Migrations()
-	return store.Open(ctx, with) // it says what it was doing
+	return store.Open(ctx, with) // the error describes the step
 }
 
-// Migrations are the steps of everything that lives in the daemon's database.
-// Who opens one without all of them is told that it is of a newer version.
+// Migrations returns the migrations of all users of the daemon's database. A database that
+// has more of them than the program counts as one of a newer version.
 func Migrations() []store.Migration {
 	return slices.Concat(mail.Migrations(), session.Migrations(), library.Migrations(), keptMigrations())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// openTelemetry begins to measure. Where nothing can be sent to the collector the daemon
-// runs without it, and says so.
+// openTelemetry starts the measurements. If nothing can be sent to the collector, the daemon
+// logs that and runs without it.
 func openTelemetry(d *Daemon) {
 	knows := func(server, tool string) bool {
 		return slices.Contains(d.definitions.pins.Names(server, pin.Tools), tool)
@@ -37,7 +37,8 @@ func openTelemetry(d *Daemon) {
 	d.metrics.MustRegister(d.telemetry)
 }
 
-// collector is the way to the collector: it may be near, and then no proxy is between.
+// collector returns the connection to the collector. A private address is allowed if no proxy
+// is configured, or if the URL names it literally.
 func collector(c *config.Config) (*telemetry.Collector, error) {
 	u, err := egress.CheckURL(c.Telemetry.OTLP)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// undoing is a list of functions to close, newest first. A function that is added
-// afterwards runs at once.
+// undoing is a list of functions to call at the end, newest first. A function that is added
+// after the end is called at once.
 type undoing struct {
 	mu   sync.Mutex
 	todo []func()

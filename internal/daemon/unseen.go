@@ -13,31 +13,30 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// unseen remembers which paths contained servers mention on standard error that
-// exist on the host and are not granted. A server without its files may answer
-// wrongly instead of failing, so the owner is told. The server's output is a
-// claim: it grants nothing.
+// unseen collects the paths on contained servers' standard error that exist on the host and
+// are not granted. A server without its files may answer wrongly instead of failing, so the
+// operator is told. The output is a claim of the server and grants nothing.
 type unseen struct {
-	never []string // Doorward's own, which no key grants
+	never []string // Doorward's own paths, which no key grants
 
 	mu    sync.Mutex
 	paths map[string][]string // by server
 }
 
-// mostUnseen bounds what is kept of one server.
+// mostUnseen is the largest number of paths kept for one server.
 const mostUnseen = 16
 
 // pathWord is an absolute path in a line of text.
 var pathWord = regexp.MustCompile(`/[^\s'"` + "`" + `:,;()<>\[\]{}|]{1,255}`)
 
-// ordinary are directories of which every server sees the host's, or its own.
+// ordinary is the list of directories that every server sees, from the host or as its own.
 var ordinary = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/proc", "/sys", "/dev", "/nix", "/gnu"}
 
-// roots are directories that a server has of its own, or that say too little to be
-// what it lacks.
+// roots is the list of directories that a server has of its own, or that are too general to
+// be a missing path.
 var roots = []string{"/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/run", "/mnt", "/srv"}
 
-// note looks for such paths in a line.
+// note collects such paths from a line.
 func (u *unseen) note(server, line string) {
 	for _, path := range pathWord.FindAllString(line, 8) {
 		path = filepath.Clean(path)
@@ -61,8 +60,8 @@ func (u *unseen) add(server, path string) {
 	}
 }
 
-// of says for each path that a server asked for, or that its kind is known to
-// need, which key grants it.
+// of returns, for each path that a server mentioned or that its kind is known to need, the
+// key that grants it.
 func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string {
 	if box.Mode == "" {
 		return nil
@@ -87,14 +86,14 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 	return hints
 }
 
-// within tells whether a path is one of dirs or lies in one.
+// within reports whether a path is one of dirs or below one.
 func within(dirs []string, path string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		return dir != "" && (path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/"))
 	})
 }
 
-// remedy is the line of the configuration that grants a path.
+// remedy returns the configuration key that grants a path.
 func remedy(path, home string) string {
 	for _, name := range process.ProfileNames() {
 		var box process.Sandbox
@@ -106,13 +105,12 @@ func remedy(path, home string) string {
 	return fmt.Sprintf("read: [%s] grants it", path)
 }
 
-// kinds are words in a server's command line that say what it works with, and
-// the profile for that.
+// kinds maps words of a server's command line to the profile of the tools that they name.
 var kinds = map[string]string{"kubernetes": "kubernetes", "kubectl": "kubernetes", "k8s": "kubernetes", "helm": "kubernetes", "aws": "aws",
 	"azure": "azure", "gcloud": "gcloud", "google-cloud": "gcloud", "mcp-remote": "mcp-remote", "docker": "docker", "podman": "podman",
 	"playwright": "browsers", "puppeteer": "browsers", "chrome-devtools": "browsers"}
 
-// known are the paths that a server of this kind usually reads.
+// known returns the paths that a server of this kind usually reads.
 func known(s *config.Server, home string) []string {
 	words := []string{filepath.Base(s.Command)}
 	for _, a := range s.Args {

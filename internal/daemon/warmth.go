@@ -18,9 +18,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// warmth starts the programs with the daemon that were used before, so that an agent
-// has its tools at once. It keeps in the state directory for which clients of the
-// daemon's own user each program was started last.
+// warmth starts the programs that were used before together with the daemon, so that their
+// tools are ready at once. It stores in the state directory for which clients of the daemon's
+// own user each program was started last.
 type warmth struct {
 	path string
 	uid  uint32
@@ -31,10 +31,10 @@ type warmth struct {
 	run   func(*config.Config)  // nil: the daemon does not serve yet
 }
 
-// warmBytes bounds what is read of the file.
+// warmBytes is the largest size of the file.
 const warmBytes = 1 << 20
 
-// openWarmth reads what was used before. Without it programs start at the first need.
+// openWarmth reads the stored uses. Without them programs start when they are first needed.
 func openWarmth(stateDir string, uid uint32, log *slog.Logger) *warmth {
 	w := &warmth{path: filepath.Join(stateDir, "used.json"), uid: uid, log: log, faces: make(map[string]relay.Face)}
 	b, err := os.ReadFile(w.path)
@@ -48,7 +48,7 @@ func openWarmth(stateDir string, uid uint32, log *slog.Logger) *warmth {
 	return w
 }
 
-// mine reports a face of the daemon's own user, or one that all principals share.
+// mine reports whether a face belongs to the daemon's own user, or to all principals.
 func (w *warmth) mine(f relay.Face) bool { return f.Who == "" || isOwn(w.uid)(f.Who) }
 
 // opened notes that a program was started for clients.
@@ -69,8 +69,8 @@ func (w *warmth) opened(server string, f relay.Face) {
 	}
 }
 
-// start warms the servers of a configuration, and after again those of the next one,
-// until ctx ends.
+// start starts the due servers of a configuration, and enables again for later ones, until
+// ctx ends.
 func (w *warmth) start(ctx context.Context, r *relay.Relay, c *config.Config) {
 	run := func(c *config.Config) {
 		go relay.Warm(ctx, r, w.due(c), func(server string, err error) {
@@ -85,7 +85,7 @@ func (w *warmth) start(ctx context.Context, r *relay.Relay, c *config.Config) {
 	run(c)
 }
 
-// again warms the servers of a new configuration.
+// again starts the due servers of a new configuration.
 func (w *warmth) again(c *config.Config) {
 	w.mu.Lock()
 	run := w.run
@@ -95,7 +95,7 @@ func (w *warmth) again(c *config.Config) {
 	}
 }
 
-// due are the servers that start with the daemon, each for whom it was used last.
+// due returns the servers that start with the daemon, each with the face of its last use.
 func (w *warmth) due(c *config.Config) map[string]relay.Face {
 	w.mu.Lock()
 	defer w.mu.Unlock()
