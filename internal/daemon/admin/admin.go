@@ -1,10 +1,9 @@
-// Package admin is the local API behind the command line: what the daemon is
-// doing, who it thinks is calling, and why it decides as it does.
+// Package admin is the local API behind the command line: the state of the daemon, the
+// principals that it recognises, and the reasons of its decisions.
 //
-// Invariant: every path passes the gate as action `admin` before anything is
-// looked up, in here or in what it calls. Two are apart: `whoami` tells a caller
-// only what it is itself, and the hook of a client only how much mail waits for
-// the agent that it belongs to.
+// Invariant: every path passes the gate as action `admin` before anything is looked up, here or
+// in a function of Options. There are two exceptions: `whoami` tells a caller only its own
+// principal, and a client's hook gets only the number of messages that wait for its agent.
 package admin
 
 import (
@@ -29,20 +28,19 @@ type Status struct {
 	Servers   []Server   `json:"servers"`
 	Sessions  int        `json:"sessions"`
 	Audit     Audit      `json:"audit"`
-	// Authentication counts what failed since the start.
+	// Authentication counts failures since the start.
 	Authentication Authentication `json:"authentication"`
 }
 
-// Authentication counts failed attempts: without a token, with one that is
-// not good, and with one that was not looked at, since its source had failed
-// too often.
+// Authentication counts failed attempts: without a token, with an invalid token, and with one
+// that was not checked because its source had failed too often.
 type Authentication struct {
 	Missing uint64 `json:"missing"`
 	Invalid uint64 `json:"invalid"`
 	Limited uint64 `json:"limited"`
 }
 
-// Listener is one line of the bind table as it came out.
+// Listener is one configured listener with the outcome of the bind table.
 type Listener struct {
 	Network string `json:"network"`
 	Addr    string `json:"addr"`
@@ -50,7 +48,7 @@ type Listener struct {
 	Auth    string `json:"auth"`  // peer, token or none
 	TLS     bool   `json:"tls"`
 	Reason  string `json:"reason"`
-	// Refused counts the connections that were closed unheard, by reason.
+	// Refused counts the connections that were closed before a request, by reason.
 	Refused map[string]uint64 `json:"refused,omitempty"`
 }
 
@@ -61,19 +59,19 @@ type Server struct {
 	State     string `json:"state"` // idle, starting, connected, failing, refused or withheld
 	Era       string `json:"era"`   // legacy, modern, both or unknown
 	Instances int    `json:"instances"`
-	Sandbox   string `json:"sandbox"` // the mode, and what of it does not hold in full
-	// Stderr are the last lines of standard error of a server that is failing.
+	Sandbox   string `json:"sandbox"` // the mode, and the measures that are not fully in force
+	// Stderr holds the last lines of standard error of a failing server.
 	Stderr    []string `json:"stderr,omitempty"`
 	Withheld  []string `json:"withheld"`
 	Unmatched []string `json:"unmatched,omitempty"` // deny patterns that match no tool it is known to offer
 	Reason    string   `json:"reason,omitempty"`
 
-	Containment []Measure `json:"containment"`      // by what a process of it is contained
-	Processes   []Process `json:"processes"`        // those that run
+	Containment []Measure `json:"containment"`      // the measures that contain a process of it
+	Processes   []Process `json:"processes"`        // the running ones
 	Unseen      []string  `json:"unseen,omitempty"` // paths that it needs and is not granted, each with the key that grants it
 }
 
-// Measure is one thing that contains a server.
+// Measure is one measure that contains a server.
 type Measure struct {
 	Name   string `json:"name"`
 	State  string `json:"state"` // enforced, partial or unavailable
@@ -87,29 +85,29 @@ type Process struct {
 	Containment []Measure `json:"containment"`
 }
 
-// Audit is how the record is doing.
+// Audit is the state of the record.
 type Audit struct {
 	Seq    uint64 `json:"seq"`
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// Kept is the answer of /admin/v1/audit/kept: the checkpoints that the log must
-// have, by the database.
+// Kept is the answer of /admin/v1/audit/kept: the checkpoints in the database, which the log
+// must have.
 type Kept struct {
 	Marks   []audit.Mark `json:"marks"`
-	Unknown string       `json:"unknown,omitempty"` // why there are none
+	Unknown string       `json:"unknown,omitempty"` // why they are unknown
 }
 
-// Prune is the body of POST /admin/v1/audit/prune: one of the two.
+// Prune is the body of POST /admin/v1/audit/prune: exactly one of the two.
 type Prune struct {
 	Turn    bool `json:"turn,omitempty"`    // close the open segment
 	Through int  `json:"through,omitempty"` // remove the segments up to this one
 }
 
-// Pruned is its answer.
+// Pruned is the answer to Prune.
 type Pruned struct {
-	Begins  uint64 `json:"begins,omitempty"`  // number of the first record that stays
+	Begins  uint64 `json:"begins,omitempty"`  // number of the first record that remains
 	Problem string `json:"problem,omitempty"` // why it was not done
 }
 
@@ -124,9 +122,9 @@ type Explanation struct {
 	Decision string `json:"decision"`
 	Rule     string `json:"rule"`
 	Reason   string `json:"reason"`
-	At       string `json:"at,omitempty"` // where the rule stands, FILE:LINE
-	// Ask is the rule by which the act is held for the operator, and Grant the id of the
-	// grant that lets it through all the same.
+	At       string `json:"at,omitempty"` // the place of the rule, FILE:LINE
+	// Ask is the rule that holds the act for the operator. Grant is the id of a grant that lets
+	// the act through nevertheless.
 	Ask   string `json:"ask,omitempty"`
 	Grant string `json:"grant,omitempty"`
 }
@@ -136,10 +134,10 @@ type Policy struct {
 	Text string `json:"text"`
 }
 
-// Options are what the API needs from the daemon.
+// Options holds the functions of the daemon that the API needs.
 type Options struct {
 	Status func() Status
-	// Enter passes the gate; leave records the end.
+	// Enter passes the gate; leave records the end of the act.
 	Enter  func(r *http.Request, who *principal.Principal, what string) (leave func(), err error)
 	Decide func(policy.Request) policy.Decision
 	Policy func() string // in force, as text
@@ -150,7 +148,7 @@ type Options struct {
 	UI        UI
 	Control   Control
 	Metrics   prometheus.Gatherer // see NewRegistry
-	// Kept is the answer about the audit log's checkpoint, a Kept, and its status.
+	// Kept returns a Kept about the audit log's checkpoints, and its status.
 	Kept func(*http.Request) (any, int)
 	// Prune removes old records of the audit log: body and answer are Prune and Pruned.
 	Prune func(ctx context.Context, who *principal.Principal, body []byte) (any, int)
@@ -158,7 +156,7 @@ type Options struct {
 
 type handler = func(http.ResponseWriter, *http.Request, *principal.Principal)
 
-// isMethod reports whether r has the method, and otherwise refuses it.
+// isMethod reports whether r has the method, and otherwise answers 405.
 func isMethod(w http.ResponseWriter, r *http.Request, method string) bool {
 	if r.Method == method {
 		return true
@@ -168,7 +166,7 @@ func isMethod(w http.ResponseWriter, r *http.Request, method string) bool {
 	return false
 }
 
-// guarded wraps what only an administrator may see.
+// guarded returns the handler of a GET that passes the gate.
 func (o Options) guarded(what string, f func(*http.Request) (any, int)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		if !isMethod(w, r, http.MethodGet) {
@@ -194,18 +192,18 @@ func answer(w http.ResponseWriter, status int, body any) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// maxBody bounds what an administrator may post.
+// maxBody is the largest body of a POST in bytes.
 const maxBody = 8 << 20
 
-// posted is guarded for what changes something. A page in a browser cannot
-// send this media type without being asked first.
+// posted returns the handler of a POST that passes the gate. It requires a media type that a
+// page in a browser cannot send to another origin without a preflight.
 func (o Options) posted(what string, f func(context.Context, *principal.Principal, []byte) (any, int)) handler {
 	return o.postedBy(what, func(r *http.Request, who *principal.Principal, body []byte) (any, int) {
 		return f(r.Context(), who, body)
 	})
 }
 
-// postedBy is posted for what depends on the process behind the request.
+// postedBy is posted for functions that need the request.
 func (o Options) postedBy(what string, f func(*http.Request, *principal.Principal, []byte) (any, int)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		if !isMethod(w, r, http.MethodPost) {

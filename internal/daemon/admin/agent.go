@@ -11,9 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Agents is the human's side of messaging (agent.Operator). Each method passes
-// the gate as action `admin`, refuses the shell of an agent, and leaves one
-// record, so nothing of that is done here.
+// Agents is the operator's side of messaging (agent.Operator). Each of its methods passes the
+// gate as action `admin`, refuses the shell of an agent, and leaves one record, so this package
+// does none of that.
 type Agents interface {
 	Peers(ctx context.Context, by agent.Caller) ([]agent.PeerInfo, error)
 	Show(ctx context.Context, by agent.Caller, peer string) (*agent.PeerInfo, error)
@@ -29,22 +29,21 @@ type Agents interface {
 	Fsck(ctx context.Context, by agent.Caller, repair bool) (*agent.Checked, error)
 }
 
-// Messaging is what the messaging routes need from the daemon. A malformed
-// request passes the gate too before it is refused, so that every request is
-// recorded.
+// Messaging holds the functions of the daemon that the messaging routes need. A malformed
+// request also passes the gate before it is refused, so that every request is recorded.
 type Messaging struct {
-	Agents Agents // nil: messaging is off, and its paths are not there
-	// Above names the process behind a request and all above it, in the form
-	// of peer.Ancestors. complete is false when they cannot be told to the end,
-	// as never of a caller over TCP: its operator's acts are refused.
+	Agents Agents // nil: messaging is off, and there are no such paths
+	// Above returns the process of a request and all processes above it, in the form of
+	// peer.Ancestors. complete is false if not all could be read, and always over TCP: the
+	// operator's acts are then refused.
 	Above func(*http.Request) (processes []string, complete bool)
-	// Person refuses with agent.ErrAgentShell a request that an MCP client may be above,
-	// registered or not, or that one may have left behind (ErrOrphan).
+	// Person returns agent.ErrAgentShell for a request that may come from below an MCP client,
+	// registered or not, and ErrOrphan if a client may have left its process behind.
 	Person func(*http.Request) error
-	// Holds reports whether what proved a caller still does; nil: always.
+	// Holds reports whether the proof of a caller is still valid; nil: always.
 	Holds func(*principal.Principal) bool
-	// Hook counts the mail of the peer that a client's hook belongs to. It is
-	// no operator's act; it passes the gate and is recorded there.
+	// Hook counts the mail of the agent that a client's hook belongs to. It is not an act of
+	// the operator; it passes the gate and is recorded there.
 	Hook func(ctx context.Context, who *principal.Principal, processes []string) (agent.HookCounts, error)
 }
 
@@ -63,16 +62,16 @@ type AgentSettled struct {
 	Settled []AgentSettlement `json:"settled"`
 }
 
-// AgentSettlement is what was done to a message.
+// AgentSettlement is the outcome for one message.
 type AgentSettlement struct {
 	MessageID string `json:"message_id"`
 	PeerID    string `json:"peer_id"`
 	State     string `json:"state"`
 	Seq       int64  `json:"seq,omitempty"`
-	NewID     string `json:"new_id,omitempty"` // of what was sent again
+	NewID     string `json:"new_id,omitempty"` // of the message that was sent again
 }
 
-// The bodies of what acts.
+// Bodies of POST requests.
 type (
 	AgentPeer struct {
 		Peer string `json:"peer"`
@@ -156,7 +155,7 @@ func peers(ctx context.Context, a Agents, by agent.Caller, one string) (any, err
 	return AgentPeers{Peers: []agent.PeerInfo{*p}}, nil
 }
 
-// list is never null in JSON.
+// list replaces nil, so that the JSON is never null.
 func list[T any](s []T) []T {
 	if s == nil {
 		return []T{}
@@ -200,9 +199,9 @@ func (m Messaging) settle(ctx context.Context, by agent.Caller, in AgentHold) (a
 	return out, err
 }
 
-// hook answers with counts alone, to callers that the gate lets read their
-// mailbox; one that belongs to no peer has none.
+// hook returns only counts. The gate decides whether the caller may read its mailbox; a caller
+// without a peer has no mail.
 func (m Messaging) hook(r *http.Request, who *principal.Principal, _ []byte) (any, error) {
-	processes, _ := m.Above(r) // what can be seen of the chain is enough to inform
+	processes, _ := m.Above(r) // an incomplete chain is sufficient here
 	return m.Hook(r.Context(), who, processes)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// answerer does what a request asks for, whose body it gets.
+// answerer executes a request with the given body.
 type answerer func(r *http.Request, who *principal.Principal, body []byte) (any, error)
 
-// lookup makes a GET out of f, which knows these parameters and no others.
+// lookup makes a GET of f, which accepts only the known parameters.
 func lookup(m Messaging, known []string, f func(context.Context, agent.Caller, url.Values) (any, error)) answerer {
 	return func(r *http.Request, who *principal.Principal, _ []byte) (any, error) {
 		q, err := query(r, known)
@@ -31,7 +31,7 @@ func lookup(m Messaging, known []string, f func(context.Context, agent.Caller, u
 	}
 }
 
-// query are the parameters of a request, each of them known and there once.
+// query returns the parameters of a request. Each must be known and occur once.
 func query(r *http.Request, known []string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -45,8 +45,7 @@ func query(r *http.Request, known []string) (url.Values, error) {
 	return q, nil
 }
 
-// act makes a POST out of f: its body is one object of that form and nothing
-// else.
+// act makes a POST of f: its body must be exactly one object of the type In.
 func act[In any](m Messaging, f func(context.Context, agent.Caller, In) (any, error)) answerer {
 	return func(r *http.Request, who *principal.Principal, body []byte) (any, error) {
 		var in In
@@ -59,10 +58,11 @@ func act[In any](m Messaging, f func(context.Context, agent.Caller, In) (any, er
 	}
 }
 
-// notPersonKey marks a request that a person has to make, and no person did.
+// notPersonKey marks a request that a person has to make and that did not come from one.
 type notPersonKey struct{}
 
-// personal is f for a person alone: whoever is not counts as the shell of an agent.
+// personal is f for a person only: for any other caller f gets an incomplete chain, so that it
+// refuses it like the shell of an agent.
 func personal(m Messaging, f answerer) answerer {
 	return func(r *http.Request, who *principal.Principal, body []byte) (any, error) {
 		var refused error
@@ -86,11 +86,11 @@ func (m Messaging) caller(r *http.Request, who *principal.Principal) agent.Calle
 	return agent.Caller{Who: who, Processes: processes, Complete: complete}
 }
 
-// maxAct bounds a body: a message of the largest size that can be configured, in
-// its longest spelling.
+// maxAct is the largest body in bytes: a message of the largest configurable size in its
+// longest encoding.
 const maxAct = 6<<20 + 64<<10
 
-// methods serves a path that looks by GET, acts by POST, or both.
+// methods serves a path that reads by GET, acts by POST, or both.
 func (o Options) methods(get, post answerer) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		f, allow := get, "GET, POST"
@@ -135,7 +135,7 @@ func (o Options) failed(w http.ResponseWriter, r *http.Request, who *principal.P
 	answer(w, status, f)
 }
 
-// malformed refuses what has not come to a gate yet.
+// malformed records and refuses a request before it reaches a method of Agents.
 func (o Options) malformed(w http.ResponseWriter, r *http.Request, who *principal.Principal, status int) {
 	leave, err := o.Enter(r, who, "agent.malformed")
 	if err != nil {
@@ -146,7 +146,7 @@ func (o Options) malformed(w http.ResponseWriter, r *http.Request, who *principa
 	answer(w, status, Failure{Error: http.StatusText(status), Code: mail.InvalidArgument})
 }
 
-// failure says why, in constants alone.
+// failure returns the answer to an error. It contains constant texts only.
 func (m Messaging) failure(h http.Header, r *http.Request, err error) (status int, f Failure) {
 	var refusal *gate.Refusal
 	var wrong *mail.Error

@@ -11,20 +11,19 @@ import (
 )
 
 const (
-	// tailRound is how long one look of a tail waits for changes. After each
-	// the caller's right is looked at again, so a revoked one ends in time.
+	// tailRound is how long one read of a tail waits for changes. After each, the caller's
+	// right is checked again, so the stream of a revoked caller ends soon.
 	tailRound = 4 * time.Second
-	// tailPause keeps a tail whose looks end at once, as in a daemon that is
-	// closing, from turning in circles.
+	// tailPause prevents a busy loop when reads return at once, as in a daemon that is closing.
 	tailPause = 100 * time.Millisecond
-	// tailWrite is how long a caller may take for a page.
+	// tailWrite is how long the write of a page may block.
 	tailWrite = 10 * time.Second
 )
 
-// tail serves GET /admin/v1/agent/tail, an event stream of state changes from now
-// on. It is one act with one record, however long it lasts. It takes no starting
-// point, because that would show earlier events. It ends with the caller, with
-// the daemon, or with an event `end` that states why.
+// tail serves GET /admin/v1/agent/tail, an event stream of state changes from now on. It is one
+// act with one record, however long it lasts. It has no parameter for a starting point, which
+// would show earlier events. It ends with its connection, with the daemon, or with an event
+// `end` that states the reason.
 func (o Options) tail(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 	if !isMethod(w, r, http.MethodGet) {
 		return
@@ -56,13 +55,13 @@ func (o Options) tail(w http.ResponseWriter, r *http.Request, who *principal.Pri
 	}
 }
 
-// ended is why a stream is ended, with the status that it would have had.
+// ended is the reason for the end of a stream, with the HTTP status of that error.
 type ended struct {
 	Failure
 	Status int `json:"status"`
 }
 
-// further is the next look, for a caller who may still look.
+// further reads the next changes, if the caller's proof is still valid.
 func (m Messaging) further(r *http.Request, who *principal.Principal, peer string, after int64) (*agent.Tailed, error) {
 	if m.Holds != nil && !m.Holds(who) {
 		return nil, &gate.Refusal{Code: gate.CodeDenied, Rule: "revoked"}
@@ -70,14 +69,13 @@ func (m Messaging) further(r *http.Request, who *principal.Principal, peer strin
 	return m.Agents.Tail(r.Context(), m.caller(r, who), peer, after, int(tailRound/time.Millisecond))
 }
 
-// tailing is one stream.
+// tailing is one event stream.
 type tailing struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 }
 
-// write sends a page, or a comment in its place, so that a caller who has gone
-// shows.
+// write sends a page, or a comment if it is empty, so that a closed connection is noticed.
 func (t *tailing) write(page *agent.Tailed) bool {
 	if len(page.Changes) == 0 {
 		return t.send(": nothing yet\n\n")
@@ -90,7 +88,7 @@ func (t *tailing) write(page *agent.Tailed) bool {
 	return true
 }
 
-// event sends v on one line.
+// event sends v as one event.
 func (t *tailing) event(name string, v any) bool {
 	b, err := json.Marshal(v)
 	if err != nil {

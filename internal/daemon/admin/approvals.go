@@ -15,8 +15,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// PendingCall is one call, or one held message, that waits for the operator. Time and Expires are RFC 3339,
-// Args is the JSON object of the arguments.
+// PendingCall is one call or message that waits for the operator. Time and Expires are RFC
+// 3339, Args is the JSON object of the arguments.
 type PendingCall struct {
 	N         uint64          `json:"n"`
 	Time      string          `json:"time"`
@@ -29,14 +29,14 @@ type PendingCall struct {
 	Expires   string          `json:"expires"`
 	Rule      string          `json:"rule"`
 	Reason    string          `json:"reason"`
-	Preview   string          `json:"preview"` // digest of what is shown
-	Waiting   int             `json:"waiting"` // callers that wait for it now
+	Preview   string          `json:"preview"` // digest of the shown content
+	Waiting   int             `json:"waiting"` // number of callers that wait for it
 	Notes     []string        `json:"notes"`
 }
 
-// Settlement is the body of POST /admin/v1/approvals/{n}. Decision is approve or deny;
-// For, of an approval, is once, session, 1h or always; Why, of a denial, is told to the
-// caller. Preview is the digest of what the operator was shown; empty: not compared.
+// Settlement is the body of POST /admin/v1/approvals/{n}. Decision is approve or deny. For, of
+// an approval, is once, session, 1h or always. Why, of a denial, is told to the caller. Preview
+// is the digest of the content that was shown to the operator; empty: not compared.
 type Settlement struct {
 	Decision string `json:"decision"`
 	For      string `json:"for,omitempty"`
@@ -44,8 +44,8 @@ type Settlement struct {
 	Preview  string `json:"preview,omitempty"`
 }
 
-// Grant is what was approved for longer than once. Granted and Expires are RFC 3339; an
-// empty Expires is no end.
+// Grant is an approval for more than one call. Granted and Expires are RFC 3339; empty Expires:
+// it does not end.
 type Grant struct {
 	ID        string `json:"id"`
 	Action    string `json:"action"`
@@ -62,8 +62,8 @@ type Revocation struct {
 	ID string `json:"id"`
 }
 
-// Passkey is one registered passkey of the operator. Added and Used are RFC 3339; an empty
-// Used is never.
+// Passkey is one registered passkey of the operator. Added and Used are RFC 3339; empty Used:
+// never used.
 type Passkey struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
@@ -71,18 +71,18 @@ type Passkey struct {
 	Used  string `json:"used"`
 }
 
-// ErrPasskey refuses an approval without a passkey, which only the console can ask for.
-// Its code is that of messages.
+// ErrPasskey refuses an approval without a passkey, which only the console can ask for. Its
+// code is that of package mail.
 var ErrPasskey = errors.New("an approval takes a passkey")
 
 // ErrNoTerminal refuses an operator without a controlling terminal.
 var ErrNoTerminal = errors.New("not from a terminal of the operator's own")
 
-// codeNoTerminal is its code.
+// codeNoTerminal is the code of ErrNoTerminal.
 const codeNoTerminal = "NO_TERMINAL"
 
-// Approver is what the paths of approvals need from the daemon. Enter passes the gate as
-// action approve. Operator refuses whoever is not the operator.
+// Approver holds the functions of the daemon that the paths of approvals need. Enter passes the
+// gate as action approve. Operator refuses any caller other than the operator.
 type Approver struct {
 	Enter    func(r *http.Request, who *principal.Principal, what string) (leave func(), err error)
 	Operator func(r *http.Request, who *principal.Principal) error
@@ -95,8 +95,8 @@ type Approver struct {
 
 const pathApprovals = "/admin/v1/approvals"
 
-// approvalPaths are the lists, and the decisions about them. The path of a decision ends
-// with the number of the call.
+// approvalPaths returns the paths of the lists and of the decisions. The path of a decision
+// ends with the number of the call.
 func (o Options) approvalPaths() map[string]handler {
 	if o.Approver.Enter == nil {
 		return nil
@@ -135,7 +135,7 @@ func (o Options) grantPath() handler {
 	}
 }
 
-// grantOf is the id of a grant that may let a held call through; empty: none.
+// grantOf returns the id of a grant that may let a held call through; empty: none.
 func (o Options) grantOf(q policy.Request) string {
 	for _, g := range o.Approver.Grants() {
 		object := g.Server == q.Server && g.Tool == q.Name || q.Server == "" // an act of messaging names no object
@@ -146,7 +146,7 @@ func (o Options) grantOf(q policy.Request) string {
 	return ""
 }
 
-// operated serves a POST that only the operator may send.
+// operated returns the handler of a POST that only the operator may send.
 func (o Options) operated(what string, f func(*http.Request, *principal.Principal, []byte) error) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		o.posted(what, func(_ context.Context, _ *principal.Principal, body []byte) (any, int) {

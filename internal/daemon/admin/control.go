@@ -15,18 +15,18 @@ type ServerRestart struct {
 	Server string `json:"server"`
 }
 
-// ServerRestarted is its answer: how many connections ended.
+// ServerRestarted is its answer: the number of connections that ended.
 type ServerRestarted struct {
 	Ended int `json:"ended"`
 }
 
-// AgentStop is the body of POST /admin/v1/agent/stop: an agent that Doorward
-// started, by the id of its start.
+// AgentStop is the body of POST /admin/v1/agent/stop. Spawn is the id of the start of the
+// agent.
 type AgentStop struct {
 	Spawn string `json:"spawn"`
 }
 
-// Control is what the paths that end processes need from the daemon. Errors:
+// Control holds the functions of the daemon for the paths that end processes. Errors:
 // ErrNotFound, and agent.ErrAgentShell for a caller below an agent.
 type Control struct {
 	Restart func(r *http.Request, server string) (ended int, err error)
@@ -56,7 +56,7 @@ func (o Options) controlPaths() map[string]handler {
 	}
 }
 
-// control serves a POST that ends something.
+// control returns the handler of a POST that ends processes.
 func (o Options) control(what string, f func(*http.Request, []byte) (any, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		o.posted(what, func(_ context.Context, _ *principal.Principal, body []byte) (any, int) {

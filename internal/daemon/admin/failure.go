@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// Failure is the body of a refusal. Code is constant, of gate, agent or mail.
+// Failure is the body of a refusal. Code is a constant of gate, agent, mail or this package.
 type Failure struct {
 	Error string `json:"error"`
 	Code  string `json:"code,omitempty"`
@@ -19,17 +19,17 @@ type Failure struct {
 	Ref   uint64 `json:"ref,omitempty"` // the record of the refusal
 }
 
-// The processes above a caller that is refused as an agent's shell.
+// The reasons for refusing a caller as an agent's shell.
 const (
-	WhyAgent   = "agent"   // a registered agent
-	WhyUnknown = "unknown" // what could not be read to the end
-	WhyOrphan  = "orphan"  // a process that a client may have left behind
+	WhyAgent   = "agent"   // it is below a registered agent
+	WhyUnknown = "unknown" // the processes above it could not all be read
+	WhyOrphan  = "orphan"  // it is below a process that a client may have left behind
 )
 
 // ErrOrphan refuses a caller below a process that an MCP client may have left behind.
 var ErrOrphan = fmt.Errorf("left behind by a client: %w", agent.ErrAgentShell)
 
-// whyShell says of a refused agent's shell what was above it.
+// whyShell returns the reason why a caller was refused as an agent's shell.
 func whyShell(r *http.Request, err error, above func(*http.Request) ([]string, bool)) string {
 	if errors.Is(err, ErrOrphan) {
 		return WhyOrphan
@@ -45,13 +45,13 @@ const (
 	codeNotAllowed = "NOT_ALLOWED"
 )
 
-// errArgument refuses a query or a body that is not as it must be.
+// errArgument refuses a malformed query or body.
 var errArgument = errors.New("wrong argument")
 
 var (
-	// ErrNotFound: there is no such server. 404.
+	// ErrNotFound means that there is no such server (404).
 	ErrNotFound = errors.New("no such server")
-	// ErrStale: what is withheld is not what was shown. 409.
+	// ErrStale means that the withheld definition is not the one that was shown (409).
 	ErrStale = errors.New("not what was shown")
 )
 

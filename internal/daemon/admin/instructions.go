@@ -7,19 +7,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// InstructionMeasures are those of instruction delivery, since the start. The
-// keys are constants.
+// InstructionMeasures holds the figures of instruction delivery since the start. The keys are
+// constants.
 type InstructionMeasures struct {
-	StoreUp   bool // the documents are to be had, or there are none
+	StoreUp   bool // the documents are available, or none are configured
 	Live      int  // sessions now
 	Issued    int64
 	Renewed   int64
-	Ended     map[string]int64  // sessions, by why
-	Failures  map[string]int64  // tokens refused, by why
+	Ended     map[string]int64  // sessions, by reason
+	Failures  map[string]int64  // refused tokens, by reason
 	Delivered map[string]uint64 // protected texts, by kind
-	Degraded  map[string]uint64 // generic texts in the place of others, by reason
-	Canary    map[string]uint64 // marks that were on their way out, by what became of them
-	// Latency of deliveries: how many took at most so many seconds.
+	Degraded  map[string]uint64 // generic texts in place of protected ones, by reason
+	Canary    map[string]uint64 // marks found in outgoing messages, by action
+	// Within is the number of deliveries that took at most so many seconds.
 	Within map[float64]uint64
 	Count  uint64
 	Sum    float64 // seconds
@@ -50,7 +50,7 @@ func (i *InstructionMeasures) collect(ch chan<- prometheus.Metric, gauge, count 
 	ch <- prometheus.MustNewConstHistogram(metricGuideLatency, i.Count, i.Sum, i.Within)
 }
 
-// each sends one sample a word, in the order of the words.
+// each sends one sample for each word, in sorted order.
 func each[N int64 | uint64](count sample, d *prometheus.Desc, words map[string]N) {
 	for _, w := range slices.Sorted(maps.Keys(words)) {
 		count(d, float64(words[w]), w)

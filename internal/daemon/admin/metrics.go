@@ -13,30 +13,29 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Measures are what /metrics shows beside Status.
+// Measures holds the figures of /metrics beside Status.
 type Measures struct {
-	// Messaging is on; Agent is nil when its store does not answer.
+	// Messaging reports whether messaging is on. Agent is nil if its store does not answer.
 	Messaging bool
 	Agent     *AgentMeasures
-	// Refused counts, since the start, what the gate refused, by the kind of
-	// rule that struck.
+	// Refused counts the refusals of the gate since the start, by the kind of rule.
 	Refused map[string]uint64
-	// Instructions is nil when their database does not answer.
+	// Instructions is nil if there are no figures.
 	Instructions *InstructionMeasures
 }
 
-// AgentMeasures are those of messaging. The keys are constants.
+// AgentMeasures holds the figures of messaging. The keys are constants.
 type AgentMeasures struct {
-	Accepted int64             // deliveries that were ever accepted
-	States   map[string]int64  // of these, by state
-	Peers    map[string]int    // by presence
-	Waits    int               // calls that wait now
-	Sends    map[string]uint64 // since the start, by outcome
+	Accepted int64             // all deliveries that were ever accepted
+	States   map[string]int64  // deliveries, by state
+	Peers    map[string]int    // registered peers, by presence
+	Waits    int               // calls that wait for mail now
+	Sends    map[string]uint64 // calls of send since the start, by outcome
 }
 
-// NewRegistry returns the registry of a daemon, on which no other package can register.
-// No label is an id or the name of a caller or a peer; the number of series depends only
-// on this file, the configured servers and the states.
+// NewRegistry returns the registry of a daemon, separate from the default one. No label is an
+// id or the name of a caller or a peer; the number of series depends only on this file, the
+// configured servers and the states.
 func NewRegistry(status func() Status, measure func(context.Context) Measures) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(look{status, measure})
@@ -60,27 +59,26 @@ func (o Options) metrics() handler {
 	}
 }
 
-// measureTime bounds one look at what is measured.
+// measureTime bounds one measurement.
 const measureTime = 5 * time.Second
 
-// look is a collector that looks each time it is asked.
+// look is a collector that measures at each collection.
 type look struct {
 	status  func() Status
 	measure func(context.Context) Measures
 }
 
-// Describe sends nothing: what is collected depends on the state, and is checked as it is
-// collected.
+// Describe sends nothing: the collector is unchecked, because its metrics depend on the state.
 func (l look) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends what is seen now.
+// Collect measures and sends all metrics.
 func (l look) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), measureTime)
 	defer cancel()
 	measured{l.status(), l.measure(ctx)}.collect(ch)
 }
 
-// measured is one look.
+// measured is one measurement.
 type measured struct {
 	status Status
 	m      Measures
@@ -109,13 +107,12 @@ var (
 	metricSends      = desc("agent_sends_total", "Calls of send since the start, by outcome.", "result")
 )
 
-// mailStates are all states of a delivery, so that each has its series from the
-// start.
+// mailStates returns all states of a delivery, so that each has a series from the start.
 func mailStates() []string {
 	return []string{mail.Held, mail.Queued, mail.Leased, mail.Acked, mail.Rejected, mail.Expired, mail.Dead, mail.Refused, mail.Purged, mail.Evicted}
 }
 
-// collect sends what was seen.
+// collect sends the metrics of one measurement.
 func (c measured) collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -168,7 +165,7 @@ func (a *AgentMeasures) collect(gauge, count sample) {
 	}
 }
 
-// results are the outcomes of sends, of which success always has its series.
+// results returns the outcomes of sends. Success always has a series.
 func results(sends map[string]uint64) []string {
 	out := []string{"accepted"}
 	for r := range sends {

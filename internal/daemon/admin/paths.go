@@ -9,7 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Paths are the handlers by exact path.
+// Paths returns the handlers by path.
 func Paths(o Options) map[string]handler {
 	paths := map[string]handler{
 		"/admin/v1/status":  o.guarded("status", func(*http.Request) (any, int) { return o.Status(), http.StatusOK }),
@@ -41,7 +41,7 @@ func whoami(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 	answer(w, http.StatusOK, Whoami{Principal: who.Name(), Facts: who.FactsJSON()})
 }
 
-// explain decides a question without acting on it.
+// explain returns the decision about an act without executing it.
 func (o Options) explain(r *http.Request) (any, int) {
 	q := r.URL.Query()
 	if _, _, err := principal.Parse(q.Get("as")); err != nil {

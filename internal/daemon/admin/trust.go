@@ -9,14 +9,14 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// Trust is what is withheld of one server.
+// Trust describes what is withheld of one server.
 type Trust struct {
 	Server   string         `json:"server"`
 	Withheld []pin.Withheld `json:"withheld"`
-	Edited   *pin.Edit      `json:"edited,omitempty"` // its arguments, which the configuration changed
+	Edited   *pin.Edit      `json:"edited,omitempty"` // the server's arguments, which the configuration changed
 	Reason   string         `json:"reason,omitempty"` // why the server cannot be used
-	// Unreached: the server did not tell what it offers, so that this is what
-	// was known before.
+	// Unreached means that the server did not list its offer, so that this is the last known
+	// one.
 	Unreached bool `json:"unreached,omitempty"`
 }
 
@@ -30,19 +30,19 @@ type TrustLook struct {
 	Server string `json:"server"`
 }
 
-// TrustApproval is the body of POST /admin/v1/trust: the items of a server,
-// each with the digest of what was shown.
+// TrustApproval is the body of POST /admin/v1/trust: the items of a server, each with the
+// digest of the shown definition.
 type TrustApproval struct {
 	Server string         `json:"server"`
 	Items  []pin.Approval `json:"items"`
 }
 
-// Truster is what the paths of trust need from the daemon.
+// Truster holds the functions of the daemon that the paths of trust need.
 type Truster struct {
 	List    func() []Trust
 	Look    func(ctx context.Context, who *principal.Principal, server string) (Trust, error)
 	Approve func(who *principal.Principal, server string, items []pin.Approval) error
-	// Person refuses whoever approves below an MCP client, as in Messaging.
+	// Person refuses a caller below an MCP client, as in Messaging.
 	Person func(r *http.Request, who *principal.Principal) error
 }
 
@@ -71,8 +71,7 @@ func (o Options) trust() handler {
 	}
 }
 
-// trustLook asks a server what it offers: it may start the server, so it is
-// no GET.
+// trustLook lists the offer of a server. It is a POST, because it may start the server.
 func (o Options) trustLook() handler {
 	return o.posted("trust", func(ctx context.Context, who *principal.Principal, body []byte) (any, int) {
 		var l TrustLook

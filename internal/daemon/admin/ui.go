@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// UIOpened is the answer of POST /admin/v1/ui: the address that signs a browser
-// in once, and until when (RFC 3339).
+// UIOpened is the answer of POST /admin/v1/ui: the address that signs a browser in once, and
+// the time until which it is valid (RFC 3339).
 type UIOpened struct {
 	URL     string `json:"url"`
 	Expires string `json:"expires"`
@@ -19,18 +19,18 @@ type UIOpened struct {
 
 // UISignedOut is the answer of POST /admin/v1/ui/sign-out.
 type UISignedOut struct {
-	Ended int `json:"ended"` // sessions
+	Ended int `json:"ended"` // number of sessions
 }
 
 // ErrNoConsole refuses a sign-in where no listener serves the console.
 var ErrNoConsole = errors.New("no loopback listener serves the console")
 
-// codeNoConsole is its code.
+// codeNoConsole is the code of ErrNoConsole.
 const codeNoConsole = "NO_CONSOLE"
 
-// UI is what the paths of the console need from the daemon. Both functions
-// refuse the shell of an agent with agent.ErrAgentShell, and every caller but
-// the daemon's own user on the Unix socket.
+// UI holds the functions of the daemon that the paths of the console need. Both refuse the
+// shell of an agent with agent.ErrAgentShell, and every caller other than the daemon's own user
+// on the Unix socket.
 type UI struct {
 	Open    func(r *http.Request, who *principal.Principal) (UIOpened, error)
 	SignOut func(r *http.Request, who *principal.Principal) (UISignedOut, error)
@@ -51,7 +51,7 @@ func (o Options) uiPaths() map[string]handler {
 	}
 }
 
-// uiPath serves a POST whose body says nothing.
+// uiPath returns the handler of a POST whose body is ignored.
 func (o Options) uiPath(what string, f func(*http.Request, *principal.Principal) (any, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 		o.posted(what, func(context.Context, *principal.Principal, []byte) (any, int) {

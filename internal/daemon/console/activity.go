@@ -9,24 +9,24 @@ import (
 	"github.com/doorward/doorward/internal/daemon/history"
 )
 
-// perPage is how many acts a page shows; liveLines is how many lines a live part looks at,
-// which comes every two seconds.
+// perPage is the number of acts on a page. liveLines is the number of lines that are searched
+// for a live part, which is requested every two seconds.
 const perPage, liveLines = 50, 3_000
 
-// activityData is the page Activity.
+// activityData is the data of the page Activity.
 type activityData struct {
 	history.Found
 	Filter   history.Filter
-	From, To string // as the form has them
+	From, To string // as entered in the form
 	Servers  []string
-	Older    string // the address of the next page; empty: there is none
+	Older    string // the address of the next page; empty: none
 	Newest   bool
 }
 
-// formTime is the form of <input type=datetime-local>, taken as UTC.
+// formTime is the format of <input type=datetime-local>, taken as UTC.
 const formTime = "2006-01-02T15:04"
 
-// activity lists what happened, the newest first.
+// activity lists the acts, the newest first.
 func (c *Console) activity(q *request) (page, error) {
 	f, err := filterOf(q.in)
 	if err != nil {
@@ -74,7 +74,7 @@ func moment(text string) (time.Time, error) {
 	return t, nil
 }
 
-// chosen are the filters of a request.
+// chosen returns the filters of a request.
 func chosen(in url.Values) url.Values {
 	out := make(url.Values)
 	for _, name := range []string{"client", "server", "tool", "outcome", "session", "rule", "from", "to", "all"} {
@@ -92,13 +92,13 @@ func with(in url.Values, name, value string) string {
 	return out.Encode()
 }
 
-// recordData is one act with its neighbours.
+// recordData is one act with the acts around it.
 type recordData struct {
 	Entry      history.Entry
 	Neighbours []history.Entry
 }
 
-// oneRecord shows one act, and what the same session did around it.
+// oneRecord shows one act, and the acts of the same session around it.
 func (c *Console) oneRecord(q *request) (page, error) {
 	seq, err := number(q.in.Get("seq"))
 	if err != nil || seq == 0 {
@@ -122,5 +122,5 @@ func (c *Console) oneRecord(q *request) (page, error) {
 	return page{View: "record", Title: "Record " + strconv.FormatUint(seq, 10), Data: d}, nil
 }
 
-// neighbours is how far around an act its session is looked at.
+// neighbours is the number of acts that are shown on each side of an act.
 const neighbours = 10

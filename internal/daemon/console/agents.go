@@ -13,7 +13,7 @@ import (
 
 func query(name, value string) string { return url.Values{name: {value}}.Encode() }
 
-// agentsData is the page Agents.
+// agentsData is the data of the page Agents.
 type agentsData struct {
 	Off   bool
 	Peers []agent.PeerInfo
@@ -58,7 +58,7 @@ func (c *Console) agents(q *request) (page, error) {
 	return page{View: "agents", Title: "Agents", Live: true, Part: Prefix + "agents?part=1", Data: d}, nil
 }
 
-// recent are the last state changes, the newest first.
+// recent returns the last state changes, the newest first.
 func recent(q *request, a admin.Agents) ([]mail.Change, error) {
 	end, err := a.Tail(q.ctx, q.mailCaller(), "", -1, 0)
 	if err != nil {
@@ -72,7 +72,7 @@ func recent(q *request, a admin.Agents) ([]mail.Change, error) {
 	return last.Changes, nil
 }
 
-// lanes draws changes in a lane for each of the peers that appear first.
+// lanes assigns changes to lanes, one for each of the first mostLanes peers.
 func lanes(changes []mail.Change) (names []string, steps []step) {
 	for _, c := range changes {
 		for _, name := range []string{c.From, c.To} {
@@ -102,7 +102,7 @@ func lanes(changes []mail.Change) (names []string, steps []step) {
 	return names, steps
 }
 
-// peerData is the page of one agent.
+// peerData is the data of the page of one agent.
 type peerData struct {
 	agent.PeerInfo
 	Inbox  agent.Inbox
@@ -110,8 +110,8 @@ type peerData struct {
 	Bodies bool
 }
 
-// peer shows one agent and the messages that wait for it. Showing their bodies is
-// an act of its own.
+// peer shows one agent and the messages that wait for it. Showing their bodies is a separate
+// act.
 func (c *Console) peer(q *request) (page, error) {
 	a := c.o.Agents()
 	if a == nil {
@@ -158,7 +158,7 @@ func (f acts) send(q *request) (said, next string, err error) {
 	return "Sent to " + sent.To + ": " + sent.State, "agents/one?" + query("peer", sent.PeerID), nil
 }
 
-// pause holds all new messages for an agent, or ends that.
+// pause starts or ends holding all new messages for an agent.
 func (f acts) pause(q *request) (said, next string, err error) {
 	a := f.c.o.Agents()
 	if a == nil {

@@ -1,12 +1,11 @@
-// Package console is the web console at /ui/. It shows the acts of the daemon and
-// the calls that wait for a person, in a browser on this machine.
+// Package console is the web console at /ui/. It shows the acts of the daemon and the calls
+// that wait for a person, in a browser on this machine.
 //
-// Invariants: a GET, an address or a local origin signs no caller in; a
-// session begins with a code that the operator fetched on the Unix socket, and
-// acts in the operator's name through the same functions and the same gate as
-// the command line. A text of others never becomes markup: templates escape it,
-// and plaintext writes characters that cannot be seen as escapes. A page is
-// bounded: lists have pages, and long texts are cut.
+// Invariants: a GET, an address or a local origin signs no caller in. A session begins with a
+// code that the operator fetched on the Unix socket, and acts in the operator's name through
+// the same functions and the same gate as the command line. A text from elsewhere never becomes
+// markup: templates escape it, and plaintext replaces invisible characters by escapes. Pages
+// are bounded: lists have pages, and long texts are cut.
 package console
 
 import (
@@ -24,11 +23,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Options are what the console needs from the daemon. All functions are safe
-// for concurrent use.
+// Options holds the functions and data of the daemon that the console needs. All functions are
+// safe for concurrent use.
 type Options struct {
-	// Enter passes the gate as action `admin` and the rule about an agent's
-	// shell; leave records the end.
+	// Enter passes the gate as action `admin` and refuses the shell of an agent; leave records
+	// the end of the act.
 	Enter func(ctx context.Context, by Caller, what string) (leave func(), err error)
 	// Allows is Enter without a record, for the continuation of a recorded act.
 	Allows func(ctx context.Context, by Caller, what string) bool
@@ -42,11 +41,11 @@ type Options struct {
 	Limits   []Setting
 	AuditDir string
 	Seq      func() uint64 // of the last record
-	// Checkpoint is the last signed one of the log; false: there is none yet.
+	// Checkpoint returns the last signed checkpoint of the log; false: there is none yet.
 	Checkpoint func() (audit.Mark, bool)
 	Trust      admin.Truster
-	// Agents is the operator's side of messaging; nil from it: off, or its
-	// database is away.
+	// Agents returns the operator's side of messaging; nil: it is off, or its database is
+	// unavailable.
 	Agents    func() admin.Agents
 	StopAgent func(spawn string) error
 	// Instructions is the operator's side of delivery.
@@ -56,7 +55,7 @@ type Options struct {
 	Approvals    Approvals // nil: this daemon holds no calls
 	Servers      Servers
 	Passkeys     *passkey.Book
-	// PasskeyRequired: held calls and messages are approved only with a passkey.
+	// PasskeyRequired means that held calls and messages can be approved only with a passkey.
 	PasskeyRequired bool
 	Log             *slog.Logger
 	Now             func() time.Time // nil: time.Now
@@ -67,8 +66,8 @@ type Setting struct{ Key, Value string }
 
 // Servers shows and restarts configured servers. Their status comes from Options.
 type Servers interface {
-	// Definitions are the approved definitions of a server, canonical JSON by
-	// item, such as tool:NAME.
+	// Definitions returns the approved definitions of a server, as canonical JSON by item, such
+	// as tool:NAME.
 	Definitions(server string) map[string][]byte
 	// Stderr returns the last lines of standard error, the oldest first.
 	Stderr(server string) []string
@@ -78,7 +77,7 @@ type Servers interface {
 	Restart(server string) (ended int, err error)
 }
 
-// ErrVerdict means that a form names an unknown decision.
+// ErrVerdict means that a form contains an unknown decision.
 var ErrVerdict = errors.New("no such decision")
 
 // Approvals is the queue of held calls and messages.
@@ -89,21 +88,21 @@ type Approvals interface {
 	Settle(ctx context.Context, by Caller, n uint64, d Verdict) error
 }
 
-// Held is one call that waits for a person, or one message. Args is a JSON text.
+// Held is one call or message that waits for a person. Args is a JSON text.
 type Held struct {
 	N                               uint64
 	Time, Expires                   time.Time
 	Client, Principal, Server, Tool string
 	Args                            string
 	Notes                           []string
-	Preview                         string // digest of what is shown
-	Message                         string // id of a message; empty: it is a call
-	Passkey                         bool   // it is approved with one
+	Preview                         string // digest of the shown content
+	Message                         string // id of the message; empty: it is a call
+	Passkey                         bool   // the approval needs a passkey
 }
 
-// Verdict is the decision of a person: Decision is approve or deny, For is once,
-// session, 1h or always, Why is the reason of a denial. Preview is the digest that was
-// shown, and Passkey the key that signed an approval.
+// Verdict is the decision of a person: Decision is approve or deny, For is once, session, 1h or
+// always, Why is the reason of a denial. Preview is the digest of the shown content, and
+// Passkey the key that signed an approval.
 type Verdict struct{ Decision, For, Why, Preview, Passkey string }
 
 // Console serves /ui/.
@@ -113,7 +112,7 @@ type Console struct {
 	hour     *hour
 	views    *views
 	routes   map[string]route
-	streams  atomic.Int32 // live ones
+	streams  atomic.Int32 // open live streams
 	stop     context.CancelFunc
 	stopped  context.Context
 }
@@ -139,19 +138,17 @@ func (c *Console) Close() {
 	c.stop()
 }
 
-// Issue makes a code that begins one session on a listener, once, within a
-// minute.
+// Issue makes a code that can begin one session on a listener within a minute.
 func (c *Console) Issue(by Caller, listener string) (code string, until time.Time) {
 	return c.sessions.issue(by, listener)
 }
 
-// SignOut ends all sessions and forgets all codes. It returns how many sessions
-// there were.
+// SignOut ends all sessions and discards all codes. It returns the number of sessions.
 func (c *Console) SignOut() int { return c.sessions.endAll() }
 
-// Expected reports whether a request belongs to a session, or may begin one
-// because a code was fetched for its listener. On a listener that asks for a
-// token, any other request is answered like one without a token.
+// Expected reports whether a request belongs to a session, or may begin one because a code was
+// fetched for its listener. On a listener that requires a token, any other request is answered
+// like one without a token.
 func (c *Console) Expected(r *http.Request, v Visit) bool {
 	return c.sessions.waits(v.Listener) || c.sessions.find(cookie(r, v), v) != nil
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// decisionsData is the page Decisions.
+// decisionsData is the data of the page Decisions.
 type decisionsData struct {
 	Calls    []Held
 	Others   int  // calls that are not shown
-	NoCalls  bool // this daemon holds none
+	NoCalls  bool // this daemon holds no calls
 	Changes  []definitionChange
 	More     int             // changes that are not shown
 	Messages []agent.Message // that can be sent again
 }
 
-// definitionChange is one definition that is withheld.
+// definitionChange is one withheld definition.
 type definitionChange struct {
 	Server, Item, Digest, Detail string
 	Reason                       pin.Reason
 	Changes                      []pin.Change
-	Cut                          bool // it is not shown as a whole, so it is not approved here
+	Cut                          bool // it is not shown completely, so it cannot be approved here
 	Approvable                   bool
 }
 
-// The most that a page shows: things, and bytes of all of a kind together.
+// The limits of a page: numbers of items and of changes, and the bytes of all items of a kind.
 const (
 	mostHeld   = 50
 	mostBytes  = 24 << 10
@@ -69,12 +69,11 @@ func (c *Console) decisions(q *request) (page, error) {
 	return page{View: "decisions", Title: "Decisions", Live: true, Part: Prefix + "decisions?part=1", Data: d}, nil
 }
 
-// Cut reports that the arguments are too long to be shown as a whole, so that
-// the call is not approved here.
+// Cut reports that the arguments are too long to be shown completely, so that the call cannot
+// be approved here.
 func (h Held) Cut() bool { return len(h.Args) > mostBytes }
 
-// fitting are the first calls whose arguments fit on a page together, at least
-// one.
+// fitting returns the first calls whose arguments fit on a page together, at least one.
 func fitting(all []Held) []Held {
 	left := mostBytes
 	for i, h := range all {
@@ -85,7 +84,7 @@ func fitting(all []Held) []Held {
 	return all
 }
 
-// changesOf are the first definitions that fit on a page, and how many do not.
+// changesOf returns the first definitions that fit on a page, and the number of the others.
 func changesOf(all []admin.Trust) (shown []definitionChange, more int) {
 	left := mostBytes
 	for _, t := range all {
@@ -101,7 +100,7 @@ func changesOf(all []admin.Trust) (shown []definitionChange, more int) {
 	return shown, more
 }
 
-// changeOf is one definition, as much of it as fits in that many bytes.
+// changeOf returns one definition, cut to that many bytes.
 func changeOf(server string, w pin.Withheld, most int) (out definitionChange, bytes int) {
 	out = definitionChange{Server: server, Item: w.Item, Digest: w.Digest, Detail: w.Detail, Reason: w.Reason,
 		Approvable: w.Reason != pin.Refused && w.Digest != ""}
@@ -115,7 +114,7 @@ func changeOf(server string, w pin.Withheld, most int) (out definitionChange, by
 	return out, bytes
 }
 
-// approveDefinition approves one definition as it was shown: by its digest.
+// approveDefinition approves the definition with the digest that was shown.
 func (f acts) approveDefinition(q *request) (said, next string, err error) {
 	server, want := q.in.Get("server"), q.in.Get("digest")
 	for _, t := range f.c.o.Trust.List() {
@@ -176,7 +175,7 @@ func (f acts) settleMessage(q *request) (said, next string, err error) {
 	return strings.Join(text, ", "), "decisions", nil
 }
 
-// mailCaller is the operator as messaging knows callers.
+// mailCaller returns the operator as a caller of messaging.
 func (q *request) mailCaller() agent.Caller {
 	return agent.Caller{Who: q.s.by.Who, Processes: q.s.by.Processes, Complete: true}
 }

@@ -9,9 +9,9 @@ type kin struct {
 	Children []kin
 }
 
-// families are the agents that started others or were started by one, as a tree: each below
-// the agent that started it. Where that one is not listed, it is below the
-// nearest of its ancestors that is. Agents without kin are left out.
+// families returns the agents that started others or were started by one, as a tree: each below
+// the agent that started it. If that agent is not listed, it is below its nearest listed
+// ancestor. Agents without relations are left out.
 func families(peers []agent.PeerInfo) []kin {
 	listed := make(map[string]bool, len(peers))
 	for _, p := range peers {
@@ -31,7 +31,7 @@ func families(peers []agent.PeerInfo) []kin {
 	return roots
 }
 
-// nearest is the first of the ancestors that is registered; empty: none is.
+// nearest returns the first listed ancestor; empty: none.
 func nearest(ancestors []string, listed map[string]bool) string {
 	for _, a := range ancestors {
 		if listed[a] {

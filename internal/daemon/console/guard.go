@@ -16,18 +16,18 @@ const Prefix = "/ui/"
 
 // Visit describes the connection of a request.
 type Visit struct {
-	Listener string // the address as bound; cookies and codes belong to one listener
+	Listener string // the bound address; cookies and codes belong to one listener
 	Scheme   string // http or https
-	Program  string // the path of the one that holds the other end; empty: the system cannot tell
+	Program  string // the path of the program at the other end; empty: unknown
 }
 
-// contentPolicy: nothing from outside, nothing inline, no frame around it, and
-// no string becomes markup but through the one function of console.js.
+// contentPolicy allows nothing from outside, nothing inline and no framing. A string can become
+// markup only through the one function of console.js.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types doorward"
 
-// protect sets the headers of every answer. Referrer-Policy is not no-referrer:
-// with that a browser hides the Origin of a form that is posted.
+// protect sets the headers of every answer. Referrer-Policy is not no-referrer, because a
+// browser would then hide the Origin of a posted form.
 func protect(h http.Header) {
 	h.Set("Content-Security-Policy", contentPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -39,9 +39,8 @@ func protect(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// loopbackHost reports whether a Host names this machine: localhost or a
-// loopback literal. A further name of `listen.http.hosts` may be resolved by
-// somebody else.
+// loopbackHost reports whether a Host names this machine: localhost or a loopback literal.
+// Another name of `listen.http.hosts` might be resolved by a foreign name server.
 func loopbackHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -54,7 +53,7 @@ func loopbackHost(host string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// cookieName is a name for each port, because a browser sends a cookie to every
+// cookieName returns a name that depends on the port, because a browser sends a cookie to every
 // port of a host.
 func cookieName(v Visit) string {
 	_, port, err := net.SplitHostPort(v.Listener)
@@ -64,7 +63,7 @@ func cookieName(v Visit) string {
 	return "doorward-" + port
 }
 
-// cookie is the secret of a request; empty: there is none, or there are two.
+// cookie returns the secret in the cookie of a request; empty: there is not exactly one cookie.
 func cookie(r *http.Request, v Visit) string {
 	all := r.CookiesNamed(cookieName(v))
 	if len(all) != 1 {
@@ -81,7 +80,7 @@ func setCookie(w http.ResponseWriter, v Visit, secret string) {
 	http.SetCookie(w, c)
 }
 
-// maxForm bounds a form: a message of the largest size that can be configured.
+// maxForm is the largest form in bytes: a message of the largest configurable size.
 const maxForm = 2 << 20
 
 var (
@@ -89,8 +88,8 @@ var (
 	errForm   = errors.New("a form that cannot be read")
 )
 
-// form reads the fields of a POST that a page of the console sent: its Origin
-// is this very address, whatever other origins the listener takes.
+// form reads the fields of a POST that a page of the console sent: its Origin must be the
+// address of the console, whatever other origins the listener accepts.
 func form(w http.ResponseWriter, r *http.Request, v Visit) (url.Values, error) {
 	if o := r.Header["Origin"]; len(o) != 1 || o[0] != v.Scheme+"://"+r.Host {
 		return nil, errOrigin

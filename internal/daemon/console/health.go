@@ -10,20 +10,20 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// healthData is the page Health.
+// healthData is the data of the page Health.
 type healthData struct {
 	Checks   []health.Check
 	Status   admin.Status
 	Refusals []Setting
 	Limits   []Setting
-	// Children is how many processes of servers run.
+	// Children is the number of running processes of servers.
 	Children int
-	// Checkpoint is the last signed one; Signed: there is one.
+	// Checkpoint is the last signed checkpoint, if Signed.
 	Checkpoint audit.Mark
 	Signed     bool
 }
 
-// health shows what is wrong, the limits, and how the record is.
+// health shows the problems, the limits and the state of the record.
 func (c *Console) health(*request) (page, error) {
 	d := healthData{Status: c.o.Status(), Limits: c.o.Limits}
 	d.Checks = health.OfStatus(d.Status)

@@ -16,17 +16,17 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// hour counts the acts of the last hour. It reads each line of the log once,
-// however many pages show it.
+// hour counts the acts of the last hour. It reads each line of the log once, however many pages
+// show it.
 type hour struct {
 	dir string
 	now func() time.Time
 
 	mu      sync.Mutex
-	seq     uint64 // read up to here
+	seq     uint64 // number of the last record read
 	minutes map[int64]*minute
 	clients map[string]*clientUse
-	callers map[string]*clientUse // by principal and facts as they stand in a line
+	callers map[string]*clientUse // by the text of principal and facts in a line
 }
 
 type minute struct{ calls, refused int }
@@ -38,18 +38,18 @@ type clientUse struct {
 	Calls, Refused    int
 }
 
-// maxHour is how many lines the first look goes back, and every later one.
+// maxHour is the largest number of lines that one call of read visits.
 const maxHour = 50_000
 
-// mostClients bounds the programs that are told apart, mostCallers the
-// connections that are known again.
+// mostClients bounds the programs that are counted separately, mostCallers the cached texts of
+// connections.
 const mostClients, mostCallers = 200, 500
 
 func newHour(dir string, now func() time.Time) *hour {
 	return &hour{dir: dir, now: now, minutes: make(map[int64]*minute), clients: make(map[string]*clientUse), callers: make(map[string]*clientUse)}
 }
 
-// bar is one minute of the chart, in a picture of 60 by 40 units.
+// bar is one minute of the chart, which is 60 by 40 units large.
 type bar struct {
 	X, Calls, CallsY, Refused, RefusedY int
 	Text                                string
@@ -64,7 +64,7 @@ type summary struct {
 
 const chartHeight = 40
 
-// read takes in what is new in the log, and returns the last hour.
+// read reads the new lines of the log, and returns the last hour.
 func (h *hour) read(ctx context.Context) (summary, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,8 +84,8 @@ func (h *hour) read(ctx context.Context) (summary, error) {
 	return h.summary(), nil
 }
 
-// take counts one line; false: it is too old. Under load there are thousands of
-// lines a second, so only what is counted is looked at.
+// take counts one line; false: it is too old. Under load there are thousands of lines a second,
+// so only the needed members are parsed.
 func (h *hour) take(line []byte, since time.Time) bool {
 	if !bytes.Contains(line[:min(len(line), 120)], []byte(`"kind":"decision"`)) || history.Member(line, "action") == policy.ActionAdmin {
 		return true
@@ -116,8 +116,8 @@ func (h *hour) take(line []byte, since time.Time) bool {
 	return true
 }
 
-// caller is who a line is of. The facts of one connection are the same text in
-// all its lines.
+// caller returns the counter of the caller of a line. All lines of one connection have the same
+// text of facts.
 func (h *hour) caller(line []byte) *clientUse {
 	text, _, _ := bytes.Cut(line, []byte(`,"action":`))
 	_, text, _ = bytes.Cut(text, []byte(`,"principal":`))
@@ -126,7 +126,7 @@ func (h *hour) caller(line []byte) *clientUse {
 		return c
 	}
 	var r history.Record
-	_ = json.Unmarshal(line, &r) // a line that cannot be read has no caller
+	_ = json.Unmarshal(line, &r) // a line that cannot be parsed counts without a caller
 	if len(h.callers) >= mostCallers {
 		clear(h.callers)
 	}
@@ -188,7 +188,7 @@ func (h *hour) summary() summary {
 	return out
 }
 
-// height is at least one unit of what is there at all.
+// height returns the height of a bar, at least one unit unless n is 0.
 func height(n, most int) int {
 	if n == 0 {
 		return 0

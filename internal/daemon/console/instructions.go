@@ -21,11 +21,11 @@ type Instructions interface {
 	Access(ctx context.Context, by deliver.Caller) (*deliver.Accessed, error)
 }
 
-// instructionsData is the page Instructions.
+// instructionsData is the data of the page Instructions.
 type instructionsData struct {
 	deliver.Listing
 	Deliveries      []deliver.Access
-	More, MoreReads int // that are not shown
+	More, MoreReads int // numbers of entries that are not shown
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 	mostDeliveries = 50
 )
 
-// instructions lists the documents and who read them.
+// instructions lists the documents and their readers.
 func (c *Console) instructions(q *request) (page, error) {
 	op := c.o.Instructions()
 	all, err := op.List(q.ctx, q.guideCaller())
@@ -50,7 +50,7 @@ func (c *Console) instructions(q *request) (page, error) {
 	return page{View: "instructions", Title: "Instructions", Data: d}, nil
 }
 
-// documentData is the page of one name.
+// documentData is the data of the page of one document name.
 type documentData struct {
 	Name     string
 	Versions []deliver.VersionInfo
@@ -86,7 +86,7 @@ func (c *Console) document(q *request) (page, error) {
 	return page{View: "document", Title: "Instructions " + name, Data: d}, nil
 }
 
-// mostLines bounds a difference.
+// mostLines is the largest number of lines of a difference.
 const mostLines = 500
 
 func difference(before, after string) []diffLine {
@@ -107,7 +107,7 @@ func difference(before, after string) []diffLine {
 	return out
 }
 
-// moveLabel promotes a version, or goes back to the one before.
+// moveLabel promotes a version, or rolls back to the previous one.
 func (f acts) moveLabel(q *request) (said, next string, err error) {
 	op, name := f.c.o.Instructions(), q.in.Get("name")
 	if !slices.Contains([]string{"promote", "rollback"}, q.in.Get("do")) {
@@ -123,7 +123,7 @@ func (f acts) moveLabel(q *request) (said, next string, err error) {
 	return said, "instructions/one?" + query("name", name), err
 }
 
-// guideCaller is the operator as instruction delivery knows callers.
+// guideCaller returns the operator as a caller of instruction delivery.
 func (q *request) guideCaller() deliver.Caller {
 	return deliver.Caller{Who: q.s.by.Who, Processes: q.s.by.Processes, Complete: true}
 }

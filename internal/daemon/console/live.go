@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// liveEvery is how often the log is looked at for a page that is open.
+	// liveEvery is the interval at which the log is checked for an open page.
 	liveEvery = 2 * time.Second
 	liveBeat  = 15 * time.Second
 	liveWrite = 10 * time.Second
-	// liveLook is how many new lines are looked at to find one that is not of
-	// the operator's own looking.
+	// liveLook is the number of new lines that are searched for one that the console's own
+	// requests did not cause.
 	liveLook = 200
-	// mostLive is how many streams there are at once.
+	// mostLive is the largest number of streams at once.
 	mostLive = 32
 )
 
-// live is an event stream that says that there is something new; the page then
-// asks for it. It begins behind the last record before the page was made, so that
-// nothing is missed before it opens. The stream is one act, however long it lasts, and ends with its
-// session. It does not keep the session alive.
+// live serves an event stream that announces new records; the page then requests its live part.
+// It begins after the last record before the page was made, so that none is missed. The stream
+// is one act, however long it lasts, and ends with its session. It does not keep the session
+// alive.
 func (c *Console) live(q *request) error {
 	defer c.streams.Add(-1)
 	if c.streams.Add(1) > mostLive {
@@ -54,7 +54,8 @@ func (c *Console) live(q *request) error {
 	return nil
 }
 
-// after is the record that a page goes on from; without one it is the last.
+// after returns the number of the record after which a page continues; without one, that of the
+// last record.
 func (q *request) after() uint64 {
 	last := q.c.o.Seq()
 	if n, err := strconv.ParseUint(q.in.Get("after"), 10, 64); err == nil {
@@ -63,17 +64,16 @@ func (q *request) after() uint64 {
 	return last
 }
 
-// liveStream is one stream.
+// liveStream is one event stream.
 type liveStream struct {
 	*request
 	rc   *http.ResponseController
-	seq  uint64    // what the page has been told of
-	said time.Time // when something was sent
+	seq  uint64    // the last record that the page was told of
+	said time.Time // time of the last message
 }
 
-// look sends an event when there is something new, and otherwise a keep-alive
-// from time to time, so that a closed page is noticed. It returns false when the
-// stream is over.
+// look sends an event if there are new records, and otherwise a keep-alive every liveBeat, so
+// that a closed page is noticed. It returns false when the stream is over.
 func (l *liveStream) look() bool {
 	before := l.seq
 	l.seq = l.c.o.Seq()
@@ -95,8 +95,8 @@ func (l *liveStream) send(text string) bool {
 	return err == nil && l.rc.Flush() == nil
 }
 
-// news reports whether a record behind seq is of something else than the
-// operator's looking, which would keep the page busy with itself.
+// news reports whether a record after seq has another cause than the operator's page views,
+// which would make the page refresh itself without end.
 func (c *Console) news(ctx context.Context, seq uint64) bool {
 	looked := 0
 	for line, err := range auditlog.Backwards(ctx, c.o.AuditDir) {

@@ -6,11 +6,11 @@ import (
 	"github.com/doorward/doorward/internal/daemon/admin"
 )
 
-// nowData is the page Now.
+// nowData is the data of the page Now.
 type nowData struct {
 	Hour     summary
 	Status   admin.Status
-	Trouble  []admin.Server // servers that are not as they should be
+	Trouble  []admin.Server // servers with a problem
 	Withheld int
 	Pending  []Held
 	At       time.Time

@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/passkey"
 )
 
-// passkeyPages are the page Passkeys and the ceremonies of the pages that need a key.
+// passkeyPages serves the page Passkeys and the ceremonies of the pages that need a passkey.
 type passkeyPages struct{ c *Console }
 
 func (p passkeyPages) routes(all map[string]route) {
@@ -21,7 +21,7 @@ func (p passkeyPages) routes(all map[string]route) {
 	all["POST /passkeys/remove"] = route{what: "passkeys/remove", act: p.remove}
 }
 
-// passkeysData is the page Passkeys.
+// passkeysData is the data of the page Passkeys.
 type passkeysData struct {
 	Keys     []passkey.Key
 	Required bool // approvals need one
@@ -31,15 +31,14 @@ func (p passkeyPages) show(*request) (page, error) {
 	return page{View: "passkeys", Title: "Passkeys", Data: passkeysData{Keys: p.c.o.Passkeys.Keys(), Required: p.c.o.PasskeyRequired}}, nil
 }
 
-// visit is the session as the ceremonies know it. The origin is the one that the console
-// has on this listener, whatever the request says.
+// visit describes the session for a ceremony. The origin is that of the console on this
+// listener, whatever the request says.
 func (p passkeyPages) visit(q *request) passkey.Visit {
 	_, port, _ := net.SplitHostPort(q.v.Listener)
 	return passkey.Visit{Session: hex.EncodeToString(q.s.key[:]), Origin: q.v.Scheme + "://localhost:" + port, Who: q.s.by.Who}
 }
 
-// begin answers what the browser is to ask the authenticator for the form that is to be
-// sent.
+// begin returns the ceremony that the browser must perform for the form that will be sent.
 func (p passkeyPages) begin(q *request) error {
 	var c passkey.Ceremony
 	var err error
@@ -63,7 +62,7 @@ func (p passkeyPages) begin(q *request) error {
 	return q.json(c, err)
 }
 
-// allow goes on with the registration of a further key, once a known one has signed.
+// allow continues the registration of a further key, after a known key has signed.
 func (p passkeyPages) allow(q *request) error {
 	c, err := p.c.o.Passkeys.Allowed(p.visit(q), q.in.Get("ceremony"), q.in.Get("name"), []byte(q.in.Get("answer")))
 	return q.json(c, err)
@@ -80,13 +79,13 @@ func (p passkeyPages) remove(q *request) (said, next string, err error) {
 	return "Removed: " + q.in.Get("key"), "passkeys", err
 }
 
-// approvePurpose is what a key signs to approve a call: which, as it was shown, for how
-// long.
+// approvePurpose returns the data that a key signs to approve a call: its number, the digest of
+// the shown content, and the duration.
 func approvePurpose(n uint64, preview, life string) passkey.Purpose {
 	return passkey.Purpose{"approve", strconv.FormatUint(n, 10), preview, life}
 }
 
-// shown checks that call n waits and that it is the one that the page showed.
+// shown checks that call n waits and is the one that the page showed.
 func (p passkeyPages) shown(q *request, n uint64) error {
 	all, err := p.c.pending(q)
 	for _, h := range all {
@@ -97,8 +96,8 @@ func (p passkeyPages) shown(q *request, n uint64) error {
 	return admin.ErrStale
 }
 
-// approved returns the key that has signed the approval in a form; empty where none is
-// asked for.
+// approved returns the key that has signed the approval in a form; empty: no passkey is
+// required.
 func (p passkeyPages) approved(q *request, n uint64) (key string, err error) {
 	if !p.c.o.PasskeyRequired {
 		return "", nil

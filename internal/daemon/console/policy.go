@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// policyData is the page Policy.
+// policyData is the data of the page Policy.
 type policyData struct {
 	Text              string
 	As, Action, On    string
@@ -25,15 +25,14 @@ type policyData struct {
 	DenialsIncomplete bool
 }
 
-// denial is what one rule refused lately.
+// denial counts the recent refusals by one rule.
 type denial struct {
 	Rule, Last string
 	Count      int
 	At         time.Time
 }
 
-// policy shows the rules in force, answers "may X do Y", and counts what was
-// refused lately.
+// policy shows the rules in force, answers "may X do Y", and counts the recent refusals.
 func (c *Console) policy(q *request) (page, error) {
 	d := policyData{Text: c.o.Policy(), As: q.in.Get("as"), Action: cmp.Or(q.in.Get("action"), "tools/call"), On: q.in.Get("on"), Asked: q.in.Get("as") != ""}
 	if d.Asked {
@@ -55,11 +54,11 @@ func (d *policyData) answer(c *Console) {
 	d.Decision = c.o.Decide(policy.Request{Who: principal.New(d.As), Action: d.Action, Server: server, Name: name})
 }
 
-// mostRules bounds the rules that the page counts.
+// mostRules is the largest number of rules that the page lists.
 const mostRules = 50
 
-// denials counts the refusals among the last records, by rule, the most
-// frequent first.
+// denials counts the latest refusals by rule, the most frequent first. more reports that there
+// are older ones.
 func denials(ctx context.Context, dir string) (all []denial, more bool, err error) {
 	found, err := history.Search(ctx, dir, history.Filter{All: true, Outcome: "denied"}, 0, mostDenials)
 	if err != nil {

@@ -26,30 +26,30 @@ type request struct {
 	r   *http.Request
 	v   Visit
 	s   *session
-	in  url.Values // the query of a GET, the form of a POST
+	in  url.Values // the query of a GET, or the form of a POST
 	ctx context.Context
 }
 
 // route is one page or act. Exactly one of the functions is set.
 type route struct {
-	what string // as the record names it
+	what string // its name in the record
 	// show returns the data of a page.
 	show func(*request) (page, error)
-	// act does something and returns what to say and where to go on.
+	// act executes an act and returns a message and the next page.
 	act func(*request) (said, next string, err error)
 	raw func(*request) error
 }
 
-// acts are the acts of the forms.
+// acts holds the acts of the forms.
 type acts struct{ c *Console }
 
-// errNotFound says that the subject of a page does not exist.
+// errNotFound means that the subject of a page does not exist.
 var errNotFound = errors.New("there is no such thing")
 
-// errAway says that a part is off, or that its database cannot be used.
+// errAway means that a part is off, or that its database cannot be used.
 var errAway = errors.New("this part of the daemon is off, or its database cannot be used now")
 
-// read takes the query, or the form with its token.
+// read parses the query, or the form, and checks the token of a form.
 func (q *request) read() (err error) {
 	if q.r.Method == http.MethodGet {
 		if q.in, err = url.ParseQuery(q.r.URL.RawQuery); err != nil {
@@ -77,8 +77,8 @@ func (q *request) wellFormed() error {
 	return nil
 }
 
-// part reports that htmx asks for the live part of a page, which goes on from
-// the act that showed the page.
+// part reports whether htmx requests the live part of a page, which continues the act that
+// showed the page.
 func (q *request) part() bool {
 	return q.in.Get("part") != "" && q.r.Header.Get("HX-Request") == "true"
 }
@@ -134,7 +134,7 @@ func (q *request) json(v any, err error) error {
 	return json.NewEncoder(q.w).Encode(v)
 }
 
-// failed shows why something was not done.
+// failed shows the reason of an error.
 func (q *request) failed(err error) {
 	status, text := failure(err)
 	if status == http.StatusInternalServerError {
@@ -143,7 +143,7 @@ func (q *request) failed(err error) {
 	q.c.views.write(q.w, status, "failed", "layout", page{Title: http.StatusText(status), CSRF: q.s.csrf, Who: q.s.by.Who.Name(), Data: text})
 }
 
-// failure is the status of an error, and a text for the operator.
+// failure returns the status of an error, and a text for the operator.
 func failure(err error) (status int, text string) {
 	var refusal *gate.Refusal
 	var wrong *mail.Error

@@ -17,7 +17,7 @@ func (c *Console) servers(*request) (page, error) {
 	return page{View: "servers", Title: "Servers", Live: true, Part: Prefix + "servers?part=1", Data: c.o.Status().Servers}, nil
 }
 
-// serverData is the page of one server.
+// serverData is the data of the page of one server.
 type serverData struct {
 	admin.Server
 	Items  []item
@@ -30,11 +30,11 @@ type serverData struct {
 type item struct {
 	Key, Description string
 	Bytes            int
-	// Tokens estimates its cost for a model: four bytes for each token.
+	// Tokens estimates its cost for a model: one token for four bytes.
 	Tokens int
 }
 
-// mostItems bounds what a page lists of a server.
+// mostItems is the largest number of items that a page lists.
 const mostItems = 200
 
 func (c *Console) serverOf(q *request) (admin.Server, error) {
@@ -46,7 +46,7 @@ func (c *Console) serverOf(q *request) (admin.Server, error) {
 	return admin.Server{}, errNotFound
 }
 
-// server shows one server: what it offers, how it is contained, its processes.
+// server shows one server: its offer, its sandbox, its processes.
 func (c *Console) server(q *request) (page, error) {
 	s, err := c.serverOf(q)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Console) server(q *request) (page, error) {
 	return page{View: "server", Title: "Server " + s.Name, Data: d}, nil
 }
 
-// definitionData is one definition.
+// definitionData is one definition of a server.
 type definitionData struct{ Server, Item, Text string }
 
 // definition shows one definition as it was approved.
@@ -96,7 +96,7 @@ func (f acts) restart(q *request) (said, next string, err error) {
 	return fmt.Sprintf("Ended %d of %s; it starts again at the next call.", n, name), "servers/one?" + query("server", name), nil
 }
 
-// look asks a server what it offers now.
+// look lists the offer of a server.
 func (f acts) look(q *request) (said, next string, err error) {
 	name := q.in.Get("server")
 	t, err := f.c.o.Trust.Look(q.ctx, q.s.by.Who, name)

@@ -11,9 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Caller is the operator in whose name a session acts: the principal that ran
-// `doorward ui`, and the processes above that command, in the form of
-// peer.Ancestors.
+// Caller is the operator in whose name a session acts: the principal that ran `doorward ui`,
+// and the processes above that command, in the form of peer.Ancestors.
 type Caller struct {
 	Who       *principal.Principal
 	Processes []string
@@ -21,21 +20,21 @@ type Caller struct {
 
 const (
 	codeLife = time.Minute
-	silence  = 12 * time.Hour // after which a session is over
-	// The most there are at once; the oldest makes room.
+	silence  = 12 * time.Hour // a session without acts ends after this time
+	// Limits of sessions and codes; the oldest is removed to make room.
 	mostSessions, mostCodes = 32, 16
 )
 
-// errCode refuses a code that is unknown, too old, or of another listener.
+// errCode refuses a code that is unknown, expired, or of another listener.
 var errCode = errors.New("an invalid code")
 
-// errSpent refuses a code that was used before: one of the two who had it is
-// not the operator, so the session that it began is over.
+// errSpent refuses a code that was used before: one of its two users is not the operator, so
+// the session that it began is ended.
 var errSpent = errors.New("a code that was used before; its session was ended")
 
 type digest = [sha256.Size]byte
 
-// book is the codes and sessions. Only digests of what opens a session are kept.
+// book holds the codes and sessions. Of codes and cookies it keeps only digests.
 type book struct {
 	now func() time.Time
 
@@ -44,12 +43,12 @@ type book struct {
 	sessions map[digest]*session
 }
 
-// code is a way into one session.
+// code permits to begin one session.
 type code struct {
 	by       Caller
 	listener string
 	until    time.Time
-	began    *session // nil: it is not spent
+	began    *session // nil: not used yet
 }
 
 // session is one signed-in browser.
@@ -57,13 +56,13 @@ type session struct {
 	key      digest
 	by       Caller
 	listener string
-	program  string // that holds the browser's connections; empty: it could not be told
+	program  string // program of the browser's connections; empty: unknown
 	csrf     string
-	over     chan struct{} // closed when it ends
+	over     chan struct{} // closed when the session ends
 
-	// guarded by book.mu
+	// The fields below are guarded by book.mu.
 	seen  time.Time
-	flash string // said once, on the next page
+	flash string // shown once, on the next page
 }
 
 func newBook(now func() time.Time) *book {
@@ -84,7 +83,7 @@ func (b *book) issue(by Caller, listener string) (text string, until time.Time) 
 	return text, until
 }
 
-// waits reports whether a code for a listener was fetched within its minute.
+// waits reports whether there is a code for a listener that has not expired.
 func (b *book) waits(listener string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +96,7 @@ func (b *book) waits(listener string) bool {
 	return false
 }
 
-// redeem begins a session with a code, and returns the secret of its cookie.
+// redeem begins a session with a code, and returns the secret for its cookie.
 func (b *book) redeem(text string, v Visit) (secret string, s *session, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,11 +118,10 @@ func (b *book) redeem(text string, v Visit) (secret string, s *session, err erro
 	return secret, s, nil
 }
 
-// find returns the session of a cookie on its own listener, shown by the
-// program that signed in; nil: there is none. Cookies are shared by all ports
-// of a host, so a server on another port can be handed this one: a cookie that
-// another program shows has been taken, and ends the session. Where the program
-// cannot be told at that moment, the request has no session.
+// find returns the session of a cookie on the session's listener, shown by the program that
+// signed in; nil: none. A browser sends cookies to all ports of a host, so a server on another
+// port may get this one: a cookie that another program shows was stolen, and ends the session.
+// If the program of a request cannot be determined, the request has no session.
 func (b *book) find(secret string, v Visit) *session {
 	if secret == "" {
 		return nil
@@ -141,7 +139,7 @@ func (b *book) find(secret string, v Visit) *session {
 	return s
 }
 
-// touch notes an act of a person, and returns the text for the next page.
+// touch notes an act of the operator, and returns the message for the next page.
 func (b *book) touch(s *session) (flash string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,7 +171,7 @@ func (b *book) endAll() int {
 	return n
 }
 
-// end ends a session, once. The caller holds mu.
+// end ends a session; a second call does nothing. The caller holds mu.
 func (b *book) end(s *session) {
 	if b.sessions[s.key] == s {
 		delete(b.sessions, s.key)
@@ -181,7 +179,7 @@ func (b *book) end(s *session) {
 	}
 }
 
-// sweep forgets what is too old. The caller holds mu.
+// sweep removes expired codes and sessions. The caller holds mu.
 func (b *book) sweep() {
 	now := b.now()
 	maps.DeleteFunc(b.codes, func(_ digest, c *code) bool { return !now.Before(c.until) })

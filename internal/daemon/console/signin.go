@@ -5,14 +5,14 @@ import (
 	"net/http"
 )
 
-// The actions of the record.
+// Actions of records.
 const (
 	eventSignIn  = "ui.sign-in"
 	eventSignOut = "ui.sign-out"
 )
 
-// signInPage tells how to sign in. Its script trades the code that stands
-// behind the # of the address.
+// signInPage explains how to sign in. Its script submits the code in the fragment of the
+// address.
 func (c *Console) signInPage(w http.ResponseWriter, r *http.Request, path string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		c.o.Refused(r, "the console without a session")
@@ -27,7 +27,7 @@ func (c *Console) signInPage(w http.ResponseWriter, r *http.Request, path string
 	c.views.write(w, status, "signin", "layout", page{Title: "Sign in"})
 }
 
-// signIn serves POST /ui/session: the code in, the cookie out.
+// signIn serves POST /ui/session: it takes a code and sets the cookie.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")

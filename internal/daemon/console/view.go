@@ -31,13 +31,13 @@ type page struct {
 	Who   string // principal of the session; empty: there is none
 	CSRF  string
 	Flash string
-	Live  bool   // has a part that is kept up to date
-	Seq   uint64 // of the last record before it was made
-	Part  string // the address of that part
+	Live  bool   // has a part that is refreshed
+	Seq   uint64 // of the last record before the page was made
+	Part  string // the address of the live part
 	Data  any
 }
 
-// views are the templates and files.
+// views holds the templates and static files.
 type views struct {
 	byName map[string]*template.Template
 	files  map[string]file
@@ -48,8 +48,8 @@ type file struct {
 	kind, tag string
 }
 
-// How many bytes of one text a page shows: of one in a list, of one line, and
-// of one that is the page.
+// The largest number of bytes of a text on a page: in a list, in one line, and as the whole
+// page.
 const (
 	maxText  = 512
 	maxBrief = 1 << 10
@@ -92,7 +92,7 @@ func (v *views) readStatic() error {
 	return nil
 }
 
-// serveStatic serves the static files, without a session.
+// serveStatic serves a static file, without a session.
 func (v *views) serveStatic(w http.ResponseWriter, r *http.Request, name string) {
 	f, ok := v.files[name]
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -113,8 +113,8 @@ func (v *views) serveStatic(w http.ResponseWriter, r *http.Request, name string)
 	}
 }
 
-// write sends a page. Templates escape markup; plaintext.Text then escapes what
-// cannot be seen, wherever on the page it stands.
+// write sends a page. Templates escape markup; plaintext.Text then escapes invisible characters
+// anywhere on the page.
 func (v *views) write(w http.ResponseWriter, status int, view, part string, p page) {
 	var b bytes.Buffer
 	t := v.byName[view]
@@ -133,7 +133,7 @@ func (v *views) write(w http.ResponseWriter, status int, view, part string, p pa
 	w.Write([]byte(body))
 }
 
-// functions are what templates call.
+// functions returns the functions of the templates.
 func functions(now func() time.Time) template.FuncMap {
 	return template.FuncMap{
 		"clip": func(s string) string { return plaintext.Clip(s, maxText) },
@@ -184,7 +184,7 @@ type tab struct {
 	Here       bool
 }
 
-// newTab is the tab of a page; views are the templates that belong to it.
+// newTab returns the tab of a page. Views without a tab belong to that of another view.
 func newTab(view, name, path, text string) tab {
 	below := map[string]string{"record": "activity", "server": "servers", "definition": "servers", "passkeys": "decisions", "peer": "agents", "message": "agents", "document": "instructions"}
 	return tab{Path: path, Text: text, Here: view == name || below[view] == name}
@@ -192,7 +192,7 @@ func newTab(view, name, path, text string) tab {
 
 type choice struct{ Value, Text string }
 
-// outcomes are what Activity can be filtered by.
+// outcomes returns the filters of the page Activity by outcome.
 func outcomes() []choice {
 	return []choice{{"", "all"}, {"ok", "ok"}, {"error", "failed"}, {"denied", "denied"}, {"open", "not over"}}
 }
