@@ -1,7 +1,7 @@
 // Package auditkey keeps the key of the audit log in the state directory.
 //
-// Invariant: a private key that another user could have read is not used, and
-// the verifier that is published beside a private key always belongs to it.
+// Invariant: a private key that another user could have read is not used, and the verifier
+// that is published beside a private key always belongs to it.
 package auditkey
 
 import (
@@ -22,15 +22,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// PublicName is the file beside the private key with the verifier string, for
-// checking checkpoints on another machine.
+// PublicName is the file beside the private key with the verifier string, by which
+// checkpoints are verified on another machine.
 const PublicName = "audit.pub"
 
-// LoadOrCreate reads the ed25519 key at path, in the format of
-// golang.org/x/mod/sumdb/note, or makes one. A file that is not private, as
-// durable.ReadSecret judges it, is an error, because another user who can read
-// the key can sign. The verifier string is in the file PublicName beside it. That
-// file is written when it is missing, and must match the key when it is not.
+// LoadOrCreate reads the ed25519 key at path, in the format of golang.org/x/mod/sumdb/note,
+// or makes one. It is an error if the file is not private (durable.ReadSecret), because
+// another user who can read the key can sign. The verifier string is in the file PublicName
+// beside it. That file is written when it is missing, and must match the key otherwise.
 func LoadOrCreate(path string) (*audit.Key, error) {
 	b, err := durable.Secret(path, maxKey, freshKey)
 	if err != nil {
@@ -46,7 +45,7 @@ func LoadOrCreate(path string) (*audit.Key, error) {
 	return k, nil
 }
 
-// maxKey is more bytes than a key has.
+// maxKey is an upper bound for the bytes of a key file.
 const maxKey = 1024
 
 func freshKey() ([]byte, error) {
@@ -54,8 +53,8 @@ func freshKey() ([]byte, error) {
 	return []byte(private + "\n"), err
 }
 
-// parse reads a private key and derives the verifier string. Its errors never quote
-// the text.
+// parse reads a private key and derives the verifier string. Its errors never contain the
+// text.
 func parse(text string) (k *audit.Key, public string, err error) {
 	signer, err := note.NewSigner(text)
 	if err != nil || signer.Name() != audit.Origin {
@@ -72,7 +71,8 @@ func parse(text string) (k *audit.Key, public string, err error) {
 }
 
 // publicHalf returns the verifier string of PRIVATE+KEY+name+hash+base64, which
-// note.NewSigner took: one byte of algorithm and the 32 bytes of the seed.
+// note.NewSigner has accepted. The base64 part is one byte of algorithm and the 32 bytes of
+// the seed.
 func publicHalf(private string) (string, error) {
 	parts := strings.SplitN(private, "+", 5)
 	if len(parts) != 5 {
@@ -86,7 +86,7 @@ func publicHalf(private string) (string, error) {
 	return note.NewEd25519VerifierKey(parts[2], public)
 }
 
-// LoadVerifier reads a verifier string, such as the file PublicName holds.
+// LoadVerifier reads a verifier string, as in the file PublicName.
 func LoadVerifier(path string) (note.Verifier, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// OpenBrowser has the desktop open an address, and does not wait for it. An
-// error means that there is no desktop, or nothing that opens addresses.
+// OpenBrowser makes the desktop open an address, and does not wait for it. An error means
+// that there is no desktop, or no program that opens addresses.
 func OpenBrowser(url string) error {
 	opener := []string{"xdg-open"}
 	if runtime.GOOS == "darwin" {

@@ -1,6 +1,6 @@
-// Package desktop starts the programs that reach the operator: a browser for the console,
-// and the command that tells of held calls.
+// Package desktop starts programs that inform the operator: a browser for the console, and
+// the command that notifies of held calls.
 //
-// Invariant: a program gets no variable of the daemon's environment that is not named here,
-// and its output is not read. It belongs to the operator, so no sandbox holds it.
+// Invariant: a program gets only those variables of the daemon's environment that are listed
+// here, and its output is not read. It acts for the operator, so it is not contained.
 package desktop

@@ -12,16 +12,15 @@ import (
 // notifyTime is how long a program of Notify may run.
 const notifyTime = time.Minute
 
-// notifyVariables are the variables of the daemon that a program of Notify gets: what finds
-// programs and files, and what reaches the display and the session bus of the desktop.
+// notifyVariables returns the names of the daemon's variables that a program of Notify gets:
+// those for finding programs and files, and those for the display and the session bus.
 func notifyVariables() []string {
 	return []string{"PATH", "HOME", "USER", "LANG", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
 }
 
-// Notify runs a program of the operator's and waits for its end, a minute at most. Its
-// environment is notifyVariables and env; nothing else of the daemon's environment is
-// inherited, since tokens and secrets of the configuration stand there. Its output is
-// dropped.
+// Notify runs a program of the operator and waits for its end, at most a minute. Its
+// environment is notifyVariables and env; nothing else is inherited, because the daemon's
+// environment contains tokens and secrets of the configuration. Its output is discarded.
 func Notify(ctx context.Context, argv, env []string) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTime)
 	defer cancel()
@@ -31,7 +30,7 @@ func Notify(ctx context.Context, argv, env []string) error {
 	return cmd.Run()
 }
 
-// inherited are those of the named variables that are set. PATH is always there.
+// inherited returns the named variables that are set. PATH is always included.
 func inherited(names []string) (env []string) {
 	for _, name := range names {
 		v := os.Getenv(name)

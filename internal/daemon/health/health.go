@@ -1,4 +1,4 @@
-// Package health judges the state of a daemon for a person: each check has a subject, a
+// Package health assesses the state of a daemon for a person: each check has a subject, a
 // finding, and a remedy.
 //
 // Invariant: it reads the status that the daemon reports and changes nothing.

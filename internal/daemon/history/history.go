@@ -43,22 +43,22 @@ type Record struct {
 // Fact is one fact about a caller, with its grade.
 type Fact struct{ Name, Value, Grade string }
 
-// Entry is one act as a list shows it: a decision with its outcome, or an event.
+// Entry is one act in a list: a decision with its outcome, or an event.
 type Entry struct {
 	Record
 	Server, Name, Client string
-	Outcome              string // ok, denied, pending, open, event, or how it failed
-	Took                 string // empty: it is not over
+	Outcome              string // ok, denied, pending, open, event, or the kind of failure
+	Took                 string // empty: the act is not over
 	After                time.Duration
 	Answered             int64 // bytes of the answer
 }
 
-// Failed reports an outcome that a person may want to look at.
+// Failed reports an outcome that needs attention.
 func (e Entry) Failed() bool {
 	return e.Outcome != "ok" && e.Outcome != "open" && e.Outcome != "event" && e.Outcome != "pending"
 }
 
-// ending is the outcome of an act.
+// ending is the outcome record of an act.
 type ending struct {
 	result string
 	at     time.Time
@@ -78,7 +78,7 @@ func entryOf(r Record, end *ending) Entry {
 	case end != nil:
 		e.After = end.at.Sub(r.Time)
 		e.Outcome, e.Took, e.Answered = end.result, took(e.After), end.bytes
-	case len(r.Detail) > 0: // recorded with its effect
+	case len(r.Detail) > 0: // it was recorded together with its effect
 		e.Outcome = "ok"
 	}
 	return e
@@ -131,10 +131,10 @@ func SeqOf(line []byte) uint64 {
 // Filter selects entries of the log.
 type Filter struct {
 	Client, Server, Tool, Outcome, Session string
-	All                                    bool // events and the operator's own acts too
+	All                                    bool // also events and the operator's own acts
 	From, To                               time.Time
 	Rule                                   string
-	Lines                                  int // most lines to read; 0: MaxLines
+	Lines                                  int // largest number of lines to read; 0: MaxLines
 }
 
 func (f Filter) takes(e Entry) bool {
@@ -158,8 +158,7 @@ func (f Filter) takes(e Entry) bool {
 	return e.Outcome == f.Outcome
 }
 
-// plain is a part that every line has which the filter takes; empty: any line
-// may be meant.
+// plain returns a text that every line of a matching entry contains; empty: there is none.
 func (f Filter) plain() []byte {
 	switch {
 	case f.Session != "" && plainName(f.Session):
@@ -172,7 +171,7 @@ func (f Filter) plain() []byte {
 	return nil
 }
 
-// plainName reports whether a name stands in a line as it is.
+// plainName reports whether JSON encodes a name without escapes.
 func plainName(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 }
@@ -181,14 +180,14 @@ func contains(text, part string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
 }
 
-// MaxLines is how many lines one search reads where its filter does not say; the next
-// page continues.
+// MaxLines is the number of lines that one search reads if its filter does not set one; the
+// next page continues after them.
 const MaxLines = 20_000
 
 // Found is one page of entries, the newest first.
 type Found struct {
 	Entries []Entry
-	Next    uint64 // number before which the next page begins; 0: this was the last one
+	Next    uint64 // number before which the next page begins; 0: there is none
 }
 
 // Search reads the log backwards from before (0: its end).
@@ -205,19 +204,19 @@ func Search(ctx context.Context, dir string, f Filter, before uint64, most int) 
 	return s.out, nil
 }
 
-// searching is one Search on its way.
+// searching is the state of one Search.
 type searching struct {
 	Filter
 	before      uint64
 	most, lines int
-	part        []byte // of every line that is meant
+	part        []byte // contained in every matching line
 	ends        map[uint64]*ending
 	done        map[uint64]bool // questions to the operator that are over, and approvals that were used
 	out         Found
 }
 
-// over takes a line in. An outcome stands behind its decision, so it is met
-// first.
+// over reads one line and reports whether the search is over. An outcome follows its decision
+// in the log, so it is read before it.
 func (s *searching) over(line []byte) bool {
 	if isEnding(line) {
 		noteEnding(s.ends, line)
@@ -246,9 +245,9 @@ func (s *searching) over(line []byte) bool {
 	return !s.From.IsZero() && r.Time.Before(s.From)
 }
 
-// answered notes what a line says of a question to the operator that stands before it. A
-// question is over when it was denied or has expired, or when a call was made with the
-// approval; one that was approved and not made is still shown.
+// answered notes that a question to the operator is over: it was denied or has expired, or a
+// call was made with the approval. A question that was approved without such a call remains
+// open.
 func (s *searching) answered(seq uint64, line []byte) {
 	ref, err := strconv.ParseUint(Member(line, "ref"), 10, 64)
 	if err == nil && (Member(line, "action") != "approval.granted" || s.done[seq]) {
@@ -256,7 +255,7 @@ func (s *searching) answered(seq uint64, line []byte) {
 	}
 }
 
-// isEnding looks at the members that stand in front of every line.
+// isEnding reports whether a line is an outcome, by the members at its beginning.
 func isEnding(line []byte) bool {
 	return bytes.Contains(line[:min(len(line), 120)], []byte(`"kind":"outcome"`))
 }
@@ -267,12 +266,12 @@ func noteEnding(ends map[uint64]*ending, line []byte) {
 	if err != nil || wrong != nil {
 		return
 	}
-	size, _ := strconv.ParseInt(Member(line, "bytes"), 10, 64) // none is 0
+	size, _ := strconv.ParseInt(Member(line, "bytes"), 10, 64) // 0 if there is none
 	ends[ref] = &ending{result: Member(line, "result"), at: at, bytes: size}
 }
 
-// Member returns a number or a plain text of a line without parsing it. Quotes inside
-// texts are escaped, so the name of a member occurs nowhere else.
+// Member returns a number or a plain text of a line without parsing it. Quotes inside texts
+// are escaped, so the name of a member cannot occur in a text.
 func Member(line []byte, name string) string {
 	_, rest, found := bytes.Cut(line, []byte(`,"`+name+`":`))
 	if !found {

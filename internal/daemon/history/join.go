@@ -2,11 +2,11 @@ package history
 
 import "encoding/json"
 
-// mostOpen bounds the acts whose outcome a Join waits for.
+// mostOpen is the largest number of acts that a Join keeps until their outcome.
 const mostOpen = 10_000
 
-// Join matches acts with their outcomes while they are written, in the order of the log.
-// It returns an act when the act is over.
+// Join matches acts with their outcomes while they are written, in the order of the log. It
+// returns an act when the act is over.
 type Join struct {
 	filter Filter
 	open   map[uint64]Record
@@ -16,8 +16,8 @@ type Join struct {
 // NewJoin makes a Join of the acts that the filter selects.
 func NewJoin(f Filter) *Join { return &Join{filter: f, open: make(map[uint64]Record)} }
 
-// Take reads one line and returns the act that it ends. It returns false when the line
-// ends no act that the filter selects.
+// Take reads one line and returns the act that it ends. It returns false if the line ends no
+// act, or one that the filter does not select.
 func (j *Join) Take(line []byte) (Entry, bool) {
 	ends := make(map[uint64]*ending)
 	if isEnding(line) {
@@ -43,7 +43,7 @@ func (j *Join) Take(line []byte) (Entry, bool) {
 	return e, j.filter.takes(e)
 }
 
-// wait keeps an act. The oldest one makes room.
+// wait keeps an act until its outcome. If there are too many, the oldest is dropped.
 func (j *Join) wait(r Record) {
 	j.open[r.Seq] = r
 	j.order = append(j.order, r.Seq)

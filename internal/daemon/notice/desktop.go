@@ -22,11 +22,11 @@ const (
 // desktopTime bounds one notice on the desktop.
 const desktopTime = 5 * time.Second
 
-// mostShown is the most bytes of a name on the desktop.
+// mostShown is the largest number of bytes of a name on the desktop.
 const mostShown = 120
 
-// show puts a notice on the desktop. It has no action: whoever is on the session bus,
-// an agent too, could invoke one.
+// show shows a notice on the desktop. It has no action button: any program on the session
+// bus, for instance an agent, could invoke it.
 func show(ctx context.Context, address string, c Call) error {
 	ctx, cancel := context.WithTimeout(ctx, desktopTime)
 	defer cancel()
@@ -40,7 +40,7 @@ func show(ctx context.Context, address string, c Call) error {
 	var no dbus.Error
 	err = o.CallWithContext(ctx, service+".GetCapabilities", 0).Store(&can)
 	if errors.As(err, &no) && no.Name == "org.freedesktop.DBus.Error.ServiceUnknown" {
-		return nil // a bus without such a service is of no desktop
+		return nil // without the service there is no desktop
 	}
 	if err != nil {
 		return fmt.Errorf("asking the notification service: %w", err)
@@ -61,7 +61,7 @@ func show(ctx context.Context, address string, c Call) error {
 	return nil
 }
 
-// text is what a notice says. Names are clipped and made visible; it is one line each.
+// text returns the text of a notice. Names are clipped, made visible and kept on one line.
 func (c Call) text() string {
 	name := func(s string) string { return plaintext.Clip(plaintext.Line(s), mostShown) }
 	who := c.Principal

@@ -1,9 +1,9 @@
-// Package notice tells the operator of held calls and messages: by a program, by a signed
+// Package notice notifies the operator of held calls and messages: by a program, by a signed
 // webhook, and on the desktop.
 //
-// Invariant: a notice has no means to decide; it says where to decide. The arguments of a
-// call leave the machine only where the configuration says so. Text that a server or an
-// agent chose is never markup.
+// Invariant: a notice cannot be used to decide; it says where to decide. The arguments of a
+// call leave the machine only if the configuration says so. Text that a server or an agent
+// chose is never markup.
 package notice
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Call is a held call, or a held message, as a notice names it. Args of a message are who
-// and how much, and not its text.
+// Call is a held call or message. Args of a message are its sender, recipients and size, not
+// its text.
 type Call struct {
 	Message                                 bool
 	N                                       uint64
@@ -25,7 +25,7 @@ type Call struct {
 	Args                                    string // JSON
 }
 
-// Options are the ways in which the operator is told. A way whose field is zero is not used.
+// Options configures the kinds of notices. A kind whose field is zero is not used.
 type Options struct {
 	Command []string
 	// Run starts a program with additional variables, and waits for its end.
@@ -35,17 +35,18 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// mostUnderWay bounds the notices that are under way, the retries of a webhook included.
+// mostUnderWay is the largest number of notices in progress, including the retries of
+// webhooks.
 const mostUnderWay = 64
 
-// Notifier tells the operator. Its methods are safe for concurrent use.
+// Notifier notifies the operator. It is safe for concurrent use.
 type Notifier struct {
 	o      Options
 	ctx    context.Context
 	end    context.CancelFunc
 	all    sync.WaitGroup
 	places chan struct{}
-	left   atomic.Uint64 // notices that found no place
+	left   atomic.Uint64 // notices that were dropped because too many were in progress
 }
 
 // New makes a notifier. Close ends it.
@@ -55,14 +56,14 @@ func New(o Options) *Notifier {
 	return n
 }
 
-// Close ends the notices that are under way.
+// Close ends the notices in progress.
 func (n *Notifier) Close() {
 	n.end()
 	n.all.Wait()
 }
 
-// Tell begins to tell the operator of a call, in every configured way, and returns at
-// once. A way that fails is logged, and does not affect the call.
+// Tell starts a notice of every configured kind about a call, and returns at once. A failure
+// is logged, and does not affect the call.
 func (n *Notifier) Tell(c Call) {
 	if len(n.o.Command) > 0 {
 		n.begin("approvals.notify.command", func(ctx context.Context) error { return n.o.Run(ctx, n.o.Command, c.environment()) })
@@ -93,7 +94,7 @@ func (n *Notifier) begin(way string, tell func(context.Context) error) {
 	})
 }
 
-// environment is the variables of a program. The arguments are never among them.
+// environment returns the variables of the program. They never contain the arguments.
 func (c Call) environment() []string {
 	return []string{"DOORWARD_PENDING=" + strconv.FormatUint(c.N, 10), "DOORWARD_CLIENT=" + c.Client, "DOORWARD_SERVER=" + c.Server, "DOORWARD_TOOL=" + c.Tool}
 }

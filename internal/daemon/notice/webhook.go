@@ -26,14 +26,14 @@ type Webhook struct {
 	URL    secret.Value
 	Secret secret.Value // see Key
 	Args   bool         // send the arguments of the call
-	Client *http.Client // of the package that dials
+	Client *http.Client // from the package that dials
 	Pauses []time.Duration
 }
 
-// secretPrefix begins a secret that is written in base64.
+// secretPrefix is the prefix of a secret in base64.
 const secretPrefix = "whsec_"
 
-// leastSecret is the fewest bytes of a secret.
+// leastSecret is the smallest number of bytes of a key.
 const leastSecret = 24
 
 // NewSecret makes a secret.
@@ -43,7 +43,7 @@ func NewSecret() ([]byte, error) {
 	return []byte(secretPrefix + base64.StdEncoding.EncodeToString(b) + "\n"), nil
 }
 
-// Key returns the key of a secret: the base64 behind the prefix whsec_, otherwise the
+// Key returns the key of a secret: the decoded base64 after the prefix whsec_, or else the
 // bytes of text.
 func Key(text string) ([]byte, error) {
 	key := []byte(text)
@@ -89,13 +89,13 @@ func (w *Webhook) body(c Call) ([]byte, error) {
 	return json.Marshal(n)
 }
 
-// refusal is an answer after which there is no further attempt.
+// refusal is an answer after which the notice is not sent again.
 type refusal struct{ status int }
 
 func (r refusal) Error() string { return fmt.Sprintf("the receiver answered %d", r.status) }
 
-// send delivers a notice. It tries again after each pause, under the same id, where the
-// receiver cannot be reached, is busy or fails, as long as the call can be approved.
+// send delivers a notice. If the receiver cannot be reached, is busy or fails, it tries again
+// after each pause, under the same id, until the call expires.
 func (w *Webhook) send(ctx context.Context, c Call) error {
 	ctx, cancel := context.WithDeadline(ctx, c.Expires)
 	defer cancel()
@@ -128,7 +128,7 @@ func (w *Webhook) post(ctx context.Context, id string, body []byte) error {
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL.Reveal(), bytes.NewReader(body))
 	if err != nil {
-		return errors.New("the address of the webhook cannot be used") // the error would quote it
+		return errors.New("the address of the webhook cannot be used") // the error would contain the URL
 	}
 	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	r.Header = http.Header{"Content-Type": {"application/json"}, "User-Agent": {"doorward"}, "Webhook-Id": {id}, "Webhook-Timestamp": {stamp},
@@ -142,7 +142,7 @@ func (w *Webhook) post(ctx context.Context, id string, body []byte) error {
 		return fmt.Errorf("sending the notice: %w", err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be reused
 	switch s := resp.StatusCode; {
 	case s >= 200 && s < 300:
 		return nil
@@ -153,7 +153,7 @@ func (w *Webhook) post(ctx context.Context, id string, body []byte) error {
 	}
 }
 
-// sign is the signature of a notice, version 1: HMAC-SHA256 over id, time and body.
+// sign returns the signature of a notice, version 1: HMAC-SHA256 over id, time and body.
 func sign(key []byte, id, stamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s.%s.%s", id, stamp, body)

@@ -1,9 +1,10 @@
-// Package passkey keeps the operator's passkeys and checks what they sign (WebAuthn,
+// Package passkey keeps the operator's passkeys and verifies their signatures (WebAuthn,
 // https://www.w3.org/TR/webauthn-3/).
 //
-// Invariants: a ceremony is answered once, within two minutes, by the session that began
-// it. The challenge, a digest of the purpose and a nonce, binds a signature to its purpose.
-// The first key needs no signature; every later addition or removal needs that of a key.
+// Invariants: a ceremony is answered once, within two minutes, by the session that began it.
+// The challenge, a digest of the purpose and a nonce, binds a signature to its purpose. The
+// first key needs no signature; every later addition or removal needs the signature of a
+// registered key.
 package passkey
 
 import (
@@ -32,27 +33,27 @@ import (
 )
 
 var (
-	// ErrRefused says that an answer belongs to no open ceremony, to another session or
+	// ErrRefused means that an answer belongs to no open ceremony, to another session or
 	// purpose, or is not signed by a registered key.
 	ErrRefused = errors.New("the passkey's answer is not good")
-	// ErrNone says that no passkey is registered.
+	// ErrNone means that no passkey is registered.
 	ErrNone = errors.New("no passkey is registered")
-	// ErrName says that the name of a key is not allowed.
+	// ErrName means that the name of a key is not allowed.
 	ErrName = errors.New("not a name for a passkey")
 )
 
-// rpID is the name that browsers bind keys to: the console is opened at localhost.
+// rpID is the name to which browsers bind keys: the console is opened at localhost.
 const rpID = "localhost"
 
 const (
 	life     = 2 * time.Minute // of a ceremony
-	mostOpen = 32              // ceremonies; the oldest makes room
+	mostOpen = 32              // open ceremonies; the oldest is dropped to make room
 	mostName = 64
 	mostKeys = 32
 	idLength = 12
 )
 
-// Key is one registered passkey. ID is a digest of the credential's own.
+// Key is one registered passkey. ID is a digest of the credential's id.
 type Key struct {
 	ID    string
 	Name  string
@@ -63,8 +64,8 @@ type Key struct {
 // Purpose is the act that an answer is for. Equal purposes have equal fields.
 type Purpose []string
 
-// Visit identifies the one who runs a ceremony: a session of the console, at an origin
-// of the console itself.
+// Visit identifies the caller of a ceremony: a session of the console, at an origin of the
+// console.
 type Visit struct {
 	Session string
 	Origin  string
@@ -89,7 +90,7 @@ type Book struct {
 	open map[string]*ceremony
 }
 
-// kept is the file.
+// kept is the content of the file.
 type kept struct {
 	User []byte   `json:"user"`
 	Keys []stored `json:"keys"`
@@ -102,17 +103,18 @@ type stored struct {
 	Credential webauthn.Credential `json:"credential"`
 }
 
-// ceremony is one that is open.
+// ceremony is an open ceremony.
 type ceremony struct {
 	began   time.Time
 	session string
 	kind    string
 	nonce   []byte // of a signature
-	by      string // of a registration: the key that allowed it; empty: it is the first
+	by      string // of a registration: the key that allowed it; empty: it is the first key
 	data    webauthn.SessionData
 }
 
-// Open reads the keys of a file, or begins without any. record writes one audit record.
+// Open reads the keys of a file; if it is missing, there are none. record writes one audit
+// record.
 func Open(path string, record func(*audit.Record) (uint64, error), now func() time.Time) (*Book, error) {
 	b := &Book{path: path, record: record, now: now, open: map[string]*ceremony{}}
 	text, err := os.ReadFile(path)
@@ -164,7 +166,7 @@ func (b *Book) Keys() []Key {
 	return all
 }
 
-// party checks what a browser at this origin sends, and no other.
+// party returns the verifier for the answers of browsers at this origin.
 func party(origin string) (*webauthn.WebAuthn, error) {
 	w, err := webauthn.New(&webauthn.Config{RPID: rpID, RPDisplayName: "Doorward", RPOrigins: []string{origin}, AttestationPreference: protocol.PreferNoAttestation,
 		AuthenticatorSelection: protocol.AuthenticatorSelection{UserVerification: protocol.VerificationRequired, ResidentKey: protocol.ResidentKeyRequirementPreferred}})
@@ -174,7 +176,7 @@ func party(origin string) (*webauthn.WebAuthn, error) {
 	return w, nil
 }
 
-// challenge binds a signature to its purpose.
+// challenge returns the challenge that binds a signature to its purpose.
 func challenge(nonce []byte, p Purpose) []byte {
 	h := sha256.New()
 	for _, part := range append([]string{"doorward passkey", string(nonce)}, p...) {
@@ -220,7 +222,7 @@ func (b *Book) signed(v Visit, id string, p Purpose, answer []byte) (string, err
 	if err != nil {
 		return "", err
 	}
-	// The challenge is made again, from the purpose of this moment.
+	// The challenge is computed again from the present purpose.
 	c.data.Challenge = protocol.URLEncodedBase64(challenge(c.nonce, p)).String()
 	w, err := party(v.Origin)
 	if err != nil {
@@ -240,7 +242,7 @@ func (b *Book) signed(v Visit, id string, p Purpose, answer []byte) (string, err
 	return idOf(credential.ID), b.used(credential)
 }
 
-// used keeps the counter of a key.
+// used stores the counter and the last use of a key.
 func (b *Book) used(credential *webauthn.Credential) error {
 	next := b.copied()
 	for i := range next.Keys {
@@ -265,7 +267,7 @@ func (b *Book) save(next kept) error {
 	return nil
 }
 
-// begin keeps a ceremony for its answer. The caller holds mu.
+// begin stores a ceremony until its answer. The caller holds mu.
 func (b *Book) begin(c *ceremony, v Visit, data *webauthn.SessionData, options any) Ceremony {
 	c.began, c.session, c.data = b.now(), v.Session, *data
 	maps.DeleteFunc(b.open, func(_ string, o *ceremony) bool { return b.now().Sub(o.began) > life })
@@ -286,7 +288,7 @@ func (b *Book) eldest() (id string) {
 	return id
 }
 
-// take ends a ceremony, and returns it to the session that began it.
+// take removes a ceremony, and returns it if the session that began it asks.
 func (b *Book) take(v Visit, id, kind string) (*ceremony, error) {
 	c := b.open[id]
 	delete(b.open, id)

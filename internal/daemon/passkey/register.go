@@ -8,7 +8,7 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
-// addPurpose and removePurpose are what a key signs to add and to remove one.
+// addPurpose and removePurpose return the purposes of adding and removing a key.
 func addPurpose(name string) Purpose  { return Purpose{"add", name} }
 func removePurpose(id string) Purpose { return Purpose{"remove", id} }
 
@@ -38,7 +38,7 @@ func (b *Book) Allowed(v Visit, id, name string, answer []byte) (Ceremony, error
 	return b.create(v, by)
 }
 
-// create begins the making of a key that the key by allowed; empty: there is none yet.
+// create begins the creation of a key that the key by allowed; empty: it is the first key.
 func (b *Book) create(v Visit, by string) (Ceremony, error) {
 	w, err := party(v.Origin)
 	if err != nil {
@@ -57,7 +57,7 @@ func (b *Book) create(v Visit, by string) (Ceremony, error) {
 	return b.begin(&ceremony{kind: "create", by: by}, v, data, options.Response), nil
 }
 
-// Added ends a registration. It is recorded before the key counts.
+// Added ends a registration. It is recorded before the key is stored.
 func (b *Book) Added(v Visit, id, name string, answer []byte) error {
 	name, err := named(name)
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *Book) Added(v Visit, id, name string, answer []byte) error {
 		return err
 	}
 	if c.by == "" && len(b.kept.Keys) > 0 || c.by != "" && b.find(c.by) < 0 || len(b.kept.Keys) >= mostKeys {
-		return ErrRefused // another became the first meanwhile, or the one that allowed it is gone
+		return ErrRefused // another key became the first, or the allowing key was removed meanwhile
 	}
 	w, err := party(v.Origin)
 	if err != nil {
@@ -96,7 +96,7 @@ func (b *Book) Added(v Visit, id, name string, answer []byte) error {
 	return b.save(next)
 }
 
-// Remove begins the removal of a key, by the signature of any.
+// Remove begins the removal of a key, which any registered key may sign.
 func (b *Book) Remove(v Visit, key string) (Ceremony, error) { return b.Sign(v, removePurpose(key)) }
 
 // Removed ends the removal that Remove began.
@@ -119,7 +119,7 @@ func (b *Book) Removed(v Visit, id, key string, answer []byte) error {
 	return b.save(next)
 }
 
-// find is the place of a key; -1: it is not registered. The caller holds mu.
+// find returns the index of a key; -1: it is not registered. The caller holds mu.
 func (b *Book) find(key string) int {
 	return slices.IndexFunc(b.kept.Keys, func(s stored) bool { return idOf(s.Credential.ID) == key })
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// instructionsRead waits in requests of MCP alone.
+// instructionsRead can wait for the operator only in MCP requests.
 const instructionsRead = "instructions.read"
 
-// canHold names the actions that wait for the operator where a permit with @ask covers
-// them. What agent.deliver covers waits in the mailbox.
+// canHold returns the actions that wait for the operator if a permit with @ask covers them.
+// For agent.deliver the message waits in the mailbox.
 func canHold() []string {
 	return []string{policy.ActionCall, policy.ActionPrompt, "resources/read", policy.ActionComplete,
 		policy.AgentSend, policy.AgentDeliver, "agent.spawn", instructionsRead, "instructions.render"}
 }
 
-// CanHold reports whether a call waits for the operator where it is such an act and a
-// permit with @ask covers it.
+// CanHold reports whether a call of this action waits for the operator if a permit with @ask
+// covers it.
 func CanHold(action string) bool {
 	return action != policy.AgentDeliver && slices.Contains(canHold(), action)
 }
 
-// asking checks @ask, which only a permit can have, and only about what can wait: of
-// everything else the operator would believe that it is asked about.
+// asking checks @ask. It is allowed on permits only, and only for actions that can wait: for
+// others the operator would never be asked.
 func (l *linter) asking() {
 	reason, given := policy.Annotation(l.rule.Syntax, "ask")
 	switch {
@@ -56,7 +56,7 @@ func (l *linter) asking() {
 	}
 }
 
-// actions are the names in the head; nil: it names none.
+// actions returns the actions that the head names; nil: none.
 func (l *linter) actions() (names []string) {
 	switch s := l.rule.Syntax.Action.(type) {
 	case ast.ScopeTypeEq:
@@ -71,7 +71,7 @@ func (l *linter) actions() (names []string) {
 	return names
 }
 
-// coversDoorward: the head covers acts that are on no server.
+// coversDoorward reports whether the head covers acts that concern no server.
 func (l *linter) coversDoorward() bool {
 	doorward := func(t types.EntityType) bool { return t == policy.TypeDoorward }
 	switch s := l.rule.Syntax.Resource.(type) {

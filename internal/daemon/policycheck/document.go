@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// Document is the whole policy in the words of Cedar, each part under a line
-// that says where it comes from.
+// Document returns the whole policy as Cedar text, each part with a title that names its
+// origin.
 func Document(o policy.Options) []byte {
 	var b bytes.Buffer
 	part := func(title string) { fmt.Fprintf(&b, "// ======== %s ========\n\n", title) }

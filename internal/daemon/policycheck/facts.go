@@ -9,7 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// word is what a form is called.
+// word returns the name of a form.
 func word(f policy.Form) string {
 	return [...]string{"text", "a number", "true or false", "a set of texts", "a set of numbers", "a set of entities"}[f]
 }
@@ -26,7 +26,7 @@ func factsOf(grade principal.Grade) []string {
 	return out
 }
 
-// attributes are what rules can read of a principal and of a resource.
+// attributes returns the attributes of a principal or of a resource that rules can read.
 func attributes(variable string) map[string]policy.Form {
 	switch variable {
 	case "principal":
@@ -38,7 +38,7 @@ func attributes(variable string) map[string]policy.Form {
 	return nil
 }
 
-// written is a path as a person writes it.
+// written returns a path in Cedar's notation.
 func written(p policy.Path) string {
 	return fmt.Sprintf("%s.%s", p.Variable, strings.Join(p.Steps, "."))
 }

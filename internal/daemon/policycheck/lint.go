@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// lint reads the operator's rules for what Cedar would take and never match,
-// or match for the wrong reason.
+// lint checks the operator's rules for parts that Cedar accepts and that never match, or
+// match for another reason than intended.
 func lint(rules []policy.Statement, o policy.Options) []policy.Problem {
 	var out []policy.Problem
 	for _, r := range rules {
@@ -35,8 +35,8 @@ type linter struct {
 	o        policy.Options
 	file     string
 	problems []policy.Problem
-	guarded  bool // it asks whether there are arguments
-	narrowed bool // it looks at who asks, in its conditions
+	guarded  bool // it checks whether there are arguments
+	narrowed bool // its conditions depend on the caller
 }
 
 func (l *linter) say(warning bool, format string, a ...any) {
@@ -52,7 +52,7 @@ func (l *linter) say(warning bool, format string, a ...any) {
 func (l *linter) fail(format string, a ...any) { l.say(false, format, a...) }
 func (l *linter) warn(format string, a ...any) { l.say(true, format, a...) }
 
-// together looks at what head and conditions mean with each other.
+// together checks the head and the conditions together.
 func (l *linter) together() {
 	if l.rule.Args && !l.permit && !l.guarded && !l.aboutCalls() {
 		l.fail(`only tools/call, prompts/get and agent.send have arguments, so this forbid would refuse everything else, which has none: write action == Action::"tools/call" in its head, or ask context has args first`)
@@ -87,12 +87,12 @@ func (l *linter) aboutCalls() bool {
 	return false
 }
 
-// aboutPrograms: it reads what only confirmed requests show.
+// aboutPrograms reports whether the rule reads facts that only confirmed requests have.
 func (l *linter) aboutPrograms() bool {
 	return slices.ContainsFunc(l.rule.Facts, func(name string) bool { return policy.KnownFacts[name].Image })
 }
 
-// coversHandshakes: the head alone lets a handshake through to the conditions.
+// coversHandshakes reports whether the head matches a handshake.
 func (l *linter) coversHandshakes() bool {
 	opens := func(e types.EntityUID) bool {
 		return slices.Contains([]types.String{"initialize", "server/discover", "handshake", "session"}, e.ID)
@@ -120,7 +120,7 @@ func (l *linter) widensScopes() bool {
 	return false
 }
 
-// head checks that each of the three parts speaks of its own.
+// head checks that each of the three parts of the head has entities of its own types.
 func (l *linter) head() {
 	l.part("principal", l.rule.Syntax.Principal, []types.EntityType{policy.TypePrincipal}, []types.EntityType{policy.TypePrincipal, policy.TypeKind})
 	l.part("action", l.rule.Syntax.Action, []types.EntityType{policy.TypeAction}, []types.EntityType{policy.TypeAction})
@@ -128,7 +128,7 @@ func (l *linter) head() {
 	l.part("resource", l.rule.Syntax.Resource, things, things)
 }
 
-// part checks one: which types it can be, and which types it can be in.
+// part checks one part: the types that it can have, and the types that it can be in.
 func (l *linter) part(name string, scope ast.IsScopeNode, be, in []types.EntityType) {
 	switch s := scope.(type) {
 	case ast.ScopeTypeEq:
@@ -173,7 +173,7 @@ func (l *linter) entityType(t types.EntityType) {
 	}
 }
 
-// entity checks that there can be such a thing.
+// entity checks that such an entity can exist.
 func (l *linter) entity(e types.EntityUID) {
 	id := string(e.ID)
 	server, name, slash := strings.Cut(id, "/")
@@ -209,16 +209,16 @@ func (l *linter) entity(e types.EntityUID) {
 	}
 }
 
-// server warns of a name that is not configured: the rule then holds for
-// nothing, which may be meant for a server that is switched off.
+// server warns of a name that is not configured: the rule then holds for nothing. It is not
+// an error, because the server may be disabled.
 func (l *linter) server(name string) {
 	if _, ok := l.o.Servers[name]; !ok && name != policy.ServerAgent && name != policy.ServerInstructions {
 		l.warn("no server %s is configured; the rule holds for nothing there", policy.Clip(name))
 	}
 }
 
-// action warns of one that Doorward does not know: every method is an action,
-// but a misspelt one is more likely.
+// action warns of an action that Doorward does not know. Every method is an action, but a
+// spelling mistake is more likely.
 func (l *linter) action(id string) {
 	known := slices.Contains(methods(), id) || strings.HasPrefix(id, policy.ServerAgent+".") || strings.HasPrefix(id, policy.ServerInstructions+".")
 	if _, group := policy.Groups()[id]; !known && !group {
@@ -226,7 +226,7 @@ func (l *linter) action(id string) {
 	}
 }
 
-// methods are the actions that Doorward knows by name.
+// methods returns the actions that Doorward knows by name.
 func methods() []string {
 	return []string{"initialize", "server/discover", "ping", policy.ActionCall, "tools/list", policy.ActionPrompt, "prompts/list", "resources/read", "resources/list",
 		"resources/templates/list", "resources/subscribe", "resources/unsubscribe", policy.ActionComplete, "logging/setLevel", "subscriptions/listen",

@@ -1,9 +1,9 @@
-// Package policycheck reads a policy file as a person who reviews it would: it
-// finds rules that can never mean what they say, runs the tests of a file, and
-// prints the whole policy. trust/policy decides without it.
+// Package policycheck checks a policy file for its author: it finds rules that can never mean
+// what they say, runs the tests of a file, and prints the whole policy. trust/policy decides
+// without it.
 //
-// Invariant: Compile gives a Set only where policy gives one; it refuses more
-// and allows nothing.
+// Invariant: Compile returns a Set only if policy returns one; it refuses more files and
+// allows nothing.
 package policycheck
 
 import (
@@ -12,9 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// Compile is policy.Compile for a file that a person wrote, with everything that
-// is wrong with it. The Set is nil when one of the problems is more than a
-// warning.
+// Compile is policy.Compile with all problems of the file. The Set is nil if a problem is
+// more than a warning.
 func Compile(o policy.Options) (*policy.Set, []policy.Problem) {
 	set, problems := policy.Compile(o)
 	if len(problems) == 1 && problems[0].Syntax != nil {

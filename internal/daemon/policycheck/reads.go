@@ -41,7 +41,7 @@ func (l *linter) value(v types.Value) {
 	l.entity(e)
 }
 
-// path checks what a rule reads.
+// path checks a path that a rule reads.
 func (l *linter) path(p policy.Path) {
 	switch {
 	case p.Variable == "context":
@@ -116,8 +116,7 @@ func gradesOf(f policy.Fact) string {
 	return strings.Join(all, " or ")
 }
 
-// formOf returns the type of a path's value; false where it is not known in
-// advance.
+// formOf returns the form of a path's value; false: it is not known in advance.
 func formOf(p policy.Path) (policy.Form, bool) {
 	switch {
 	case p.Has || len(p.Steps) == 0:
@@ -132,7 +131,7 @@ func formOf(p policy.Path) (policy.Form, bool) {
 	return 0, false
 }
 
-// formOfValue is what a literal is.
+// formOfValue returns the form of a literal.
 func formOfValue(n ast.IsNode) (policy.Form, bool) {
 	v, ok := n.(ast.NodeValue)
 	if !ok {
@@ -149,8 +148,8 @@ func formOfValue(n ast.IsNode) (policy.Form, bool) {
 	return 0, false
 }
 
-// comparison finds comparisons that can never be true: Cedar says no, not
-// that they make no sense, and a forbid behind one is no forbid.
+// comparison finds comparisons that can never be true. For Cedar they are just false, and a
+// forbid with such a condition never forbids.
 func (l *linter) comparison(n ast.IsNode) {
 	switch n := n.(type) {
 	case ast.NodeTypeEquals:
@@ -199,8 +198,8 @@ func (l *linter) pair(a, b ast.IsNode) {
 	}
 }
 
-// element checks a set operation: the element that is searched for must have the
-// type of the set's elements.
+// element checks a set operation: the element that is searched for must have the type of the
+// set's elements.
 func (l *linter) element(n ast.NodeTypeContains) {
 	if set, ok := n.Left.(ast.NodeTypeSet); ok {
 		for _, e := range set.Elements {

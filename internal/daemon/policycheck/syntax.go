@@ -14,15 +14,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// The shapes of Cedar's errors.
+// The forms of Cedar's errors.
 var (
 	syntaxPrefix = regexp.MustCompile(`^(?:parser error: )?(?:parse error at )?<input>:(\d+):\d+(?: "(?:[^"\\]|\\.)*")?: `)
 	exactShape   = regexp.MustCompile(`^exact got (.*) want (.*)$`)
 )
 
-// syntaxProblem finds the line of a syntax error. Cedar names the token behind
-// the one that is wrong, or none; the error itself is on the first line with
-// which it appears, and halving finds that.
+// syntaxProblem finds the line of a syntax error. Cedar names the token after the wrong one,
+// or none. The error is on the first line with which it occurs, which is found by binary
+// search.
 func syntaxProblem(file string, text []byte, err error) policy.Problem {
 	said := syntaxText(err)
 	ends := []int{0}
@@ -46,7 +46,7 @@ func syntaxProblem(file string, text []byte, err error) policy.Problem {
 	return policy.Problem{File: file, Line: max(1, line), Text: "this is not Cedar: " + said + "; docs/policy.md has examples"}
 }
 
-// syntaxText is what Cedar says, without the place.
+// syntaxText returns Cedar's message without the position.
 func syntaxText(err error) string {
 	said := strings.TrimPrefix(err.Error(), "parser error: ")
 	if inner := errors.Unwrap(errors.Unwrap(err)); inner != nil {

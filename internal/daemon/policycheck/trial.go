@@ -10,22 +10,22 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Trial is one question of a tests file with the answer that it should have.
+// Trial is one question of a tests file with the expected answer.
 type Trial struct {
 	Name string
-	Line int // where it stands in the tests file
+	Line int // its line in the tests file
 
-	As, Action, Resource string // as `doorward explain` takes them
+	As, Action, Resource string // as in `doorward explain`
 	Local, Confirmed     bool
 	Facts                []principal.Fact
 	Args                 []byte // a JSON object; nil: a call without arguments
 
 	Allow bool
-	Rule  string // that must decide; empty: any
+	Rule  string // the rule that must decide; empty: any
 }
 
-// Try asks the questions of a tests file. Each answer that differs is a
-// problem.
+// Try decides the questions of a tests file. Each answer that differs from the expected one
+// is a problem.
 func Try(s *policy.Set, file string, trials []Trial) []policy.Problem {
 	var out []policy.Problem
 	for _, t := range trials {
@@ -63,7 +63,7 @@ func allowed(allow bool) string {
 	return "deny"
 }
 
-// Caller sets who asks.
+// Caller sets the principal of the question.
 func (t *Trial) Caller(name string) error {
 	if _, _, err := principal.Parse(name); err != nil {
 		return fmt.Errorf("no principal is called so; %s", spelling)
@@ -72,8 +72,8 @@ func (t *Trial) Caller(name string) error {
 	return nil
 }
 
-// Fact adds a fact as a person writes it, at a grade of that name. The elements
-// of a set are given one by one.
+// Fact adds a fact in the notation of a person, with the grade of that name. The elements of
+// a set are separate values.
 func (t *Trial) Fact(grade, name string, values ...string) error {
 	f, err := factOf(grade, name, values)
 	if err == nil {

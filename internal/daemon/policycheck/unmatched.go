@@ -6,7 +6,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// Unmatched are the patterns of a deny list that deny none of some names.
+// Unmatched returns the patterns of a deny list that match none of the names.
 func Unmatched(patterns, names []string) (out []string) {
 	for _, p := range patterns {
 		if !slices.ContainsFunc(names, func(name string) bool { return policy.Denies(p, name) }) {

@@ -16,8 +16,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Archive copies the segments of the log in dir up to through, 0 for all, to the
-// directory to, with their checkpoints and their signed beginning. The copy is a log that
+// Archive copies the segments of the log in dir up to through, 0 for all, to the directory
+// to, with their checkpoints and their signed beginning. The copy is a log that
 // auditlog.Verify accepts with the public key alone. If the directory holds the archive of
 // earlier segments, that archive is continued. When Archive returns without an error, the
 // copy is on the disk and verified.
@@ -59,8 +59,8 @@ func archive(dir, to string, through int, v note.Verifier) (r auditlog.Report, e
 	return r, err
 }
 
-// joint is the first segment to copy: the last one that the archive has, which may
-// have grown, or the first of the log.
+// joint returns the first segment to copy: the last one in the archive, which may have grown,
+// or the first of the log.
 func joint(dir, to string) (int, error) {
 	have, _, err := audit.Segments(to, nil)
 	if err != nil {
@@ -86,8 +86,8 @@ func joint(dir, to string) (int, error) {
 	return begin.Segment + 1, err
 }
 
-// copySegment copies the finished lines of a segment, and returns the number of the
-// last record.
+// copySegment copies the complete lines of a segment, and returns the number of the last
+// record.
 func copySegment(dir, to string, n int) (last uint64, err error) {
 	text, err := os.ReadFile(audit.SegmentPath(dir, n))
 	if err != nil {
@@ -102,10 +102,10 @@ func copySegment(dir, to string, n int) (last uint64, err error) {
 	return e.Seq, err
 }
 
-// checkpointLines is how many lines a checkpoint has, the empty ones included.
+// checkpointLines is the number of lines of a checkpoint, including empty ones.
 const checkpointLines = 7
 
-// copyCheckpoints adds those that the archive does not have, up to last.
+// copyCheckpoints adds the checkpoints that the archive lacks, up to record last.
 func copyCheckpoints(dir, to string, last uint64) error {
 	path := filepath.Join(to, "checkpoints")
 	have, err := os.ReadFile(path)
@@ -139,13 +139,13 @@ func checkpoints(text []byte) func(func([]byte) bool) {
 	}
 }
 
-// about is the number of records that a checkpoint vouches for.
+// about returns the number of records that a checkpoint covers.
 func about(checkpoint []byte) uint64 {
 	_, rest, _ := bytes.Cut(checkpoint, []byte("\n"))
 	number, _, _ := bytes.Cut(rest, []byte("\n"))
 	n, err := strconv.ParseUint(string(number), 10, 64)
 	if err != nil {
-		return 0 // Verify finds what is wrong with it
+		return 0 // Verify reports the damage
 	}
 	return n
 }

@@ -1,8 +1,8 @@
-// Package retain removes the oldest part of the audit log, and keeps archives of it.
+// Package retain removes the oldest part of the audit log, and makes archives of it.
 //
-// Invariant: only whole segments are removed, the oldest first, never the open one, and
-// none before a signed beginning behind it is on the disk. A process that ends at any
-// moment leaves a log that verifies; Finish removes the rest.
+// Invariant: only whole segments are removed, the oldest first, never the open one, and only
+// after a signed beginning of the remaining log is on the disk. If the process ends at any
+// moment, the log still verifies; Finish removes the remaining files.
 package retain
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Bounds are how much of the log is kept.
+// Bounds defines how much of the log is kept.
 type Bounds struct {
 	Before time.Time // segments whose last record is older are removed; zero: no bound
-	Bytes  int64     // most bytes of all files of the log; negative: no bound
+	Bytes  int64     // largest size of all files of the log; negative: no bound
 	Closed bool      // never remove the open segment
 }
 
-// Plan is what a prune removes.
+// Plan describes what a prune removes.
 type Plan struct {
 	Through  int       // the last segment to remove; 0: none
 	Turn     bool      // the open segment is among them: a new one must be opened first
-	Segments int       // how many are removed
-	Records  uint64    // in them
-	Bytes    int64     // of them
-	Last     time.Time // of their last record
+	Segments int       // number of removed segments
+	Records  uint64    // number of removed records
+	Bytes    int64     // size of the removed segments
+	Last     time.Time // time of the last removed record
 }
 
 // segment is one file of the log.
@@ -41,7 +41,7 @@ type segment struct {
 	bytes  int64
 }
 
-// Plan looks at the log in dir. It opens only the segments that it may remove.
+// Plan computes a prune of the log in dir. It opens only segments that it may remove.
 func (b Bounds) Plan(dir string, now time.Time) (p Plan, err error) {
 	all, total, begin, err := sizes(dir)
 	if err != nil || len(all) == 0 {
@@ -70,7 +70,7 @@ func (b Bounds) Plan(dir string, now time.Time) (p Plan, err error) {
 	return p, nil
 }
 
-// sizes lists the segments and sums up the bytes of the log on the disk.
+// sizes lists the segments and sums up the size of the log on the disk.
 func sizes(dir string) (all []segment, total int64, begin audit.Beginning, err error) {
 	numbers, begin, err := audit.Segments(dir, nil)
 	if err != nil {
@@ -92,13 +92,13 @@ func sizes(dir string) (all []segment, total int64, begin audit.Beginning, err e
 	return all, total, begin, nil
 }
 
-// end is the head of a record.
+// end is the beginning of a record.
 type end struct {
 	Seq  uint64    `json:"seq"`
 	Time time.Time `json:"time"`
 }
 
-// endOf is the last finished record of a segment; zero: it has none.
+// endOf returns the last complete record of a segment; zero: there is none.
 func endOf(s segment) (e end, err error) {
 	f, err := os.Open(s.path)
 	if err != nil {
@@ -120,8 +120,8 @@ func endOf(s segment) (e end, err error) {
 	return e, nil
 }
 
-// Opened returns when the open segment of the log in dir began, and its size. began is
-// zero when the segment has no record.
+// Opened returns the time when the open segment of the log in dir began, and its size. began
+// is zero if the segment has no record.
 func Opened(dir string) (began time.Time, size int64, err error) {
 	all, _, _, err := sizes(dir)
 	if err != nil || len(all) == 0 {
@@ -135,7 +135,7 @@ func Opened(dir string) (began time.Time, size int64, err error) {
 	defer f.Close()
 	var e end
 	if err := json.NewDecoder(io.LimitReader(f, audit.MaxLine)).Decode(&e); err != nil {
-		return began, last.bytes, nil // nothing whole yet
+		return began, last.bytes, nil // no complete record yet
 	}
 	return e.Time, last.bytes, nil
 }

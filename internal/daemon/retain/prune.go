@@ -13,15 +13,15 @@ import (
 type Pruner struct {
 	Log *audit.Log
 	Dir string
-	// Before records a prune with its beginning; an error ends the prune.
+	// Before records a prune with its beginning; an error stops the prune.
 	Before func(audit.Beginning) error
-	// Step is called before each change of the disk, with its name; an error ends the prune
-	// there. Tests stop at each. It may be nil.
+	// Step is called with the name of each change of the disk before it is made; an error
+	// stops the prune there. Tests stop at each step. It may be nil.
 	Step func(next string) error
 }
 
-// Through removes the segments up to n, which is closed. An error that wraps
-// audit.ErrDamaged says that these segments do not verify; then none is removed.
+// Through removes the segments up to n, which must be closed. If the error wraps
+// audit.ErrDamaged, these segments do not verify, and none is removed.
 func (p Pruner) Through(ctx context.Context, n int) (audit.Beginning, error) {
 	if err := p.step("begin"); err != nil {
 		return audit.Beginning{}, err
@@ -33,8 +33,8 @@ func (p Pruner) Through(ctx context.Context, n int) (audit.Beginning, error) {
 	return b, p.Finish()
 }
 
-// Finish removes the files that an interrupted prune has left. It does nothing when there
-// are none.
+// Finish removes the files that an interrupted prune has left. If there are none, it does
+// nothing.
 func (p Pruner) Finish() error {
 	paths, err := auditlog.Removable(p.Dir)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/doorward/doorward/internal/relay"
 )
 
-// other is the label of a tool that its server is not known to have, of a method that
-// the protocol does not have, and of a result that is not listed.
+// other is the label of a tool that its server is not known to have, of a method that is not
+// in the protocol, and of a result that is not listed.
 const other = "other"
 
-// mostSeries bounds the pairs of server and tool, and of server and method. Further pairs
-// count as other.
+// mostSeries is the largest number of pairs of server and tool, and of server and method.
+// Further pairs count as other.
 const mostSeries = 2000
 
-// results are the words for the end of a request.
+// results lists the labels for the end of a request.
 var results = [...]string{"ok", "error", "invalid", "failed", "timeout", "cancelled", "busy", "sign-in", "withheld", "blocked",
 	"denied", "limited", "unavailable", "pending", other}
 
@@ -32,10 +32,10 @@ func resultIndex(word string) int {
 	return len(results) - 1
 }
 
-// wordOf is a result as a label.
+// wordOf returns the label of a result.
 func wordOf(result string) string { return results[resultIndex(result)] }
 
-// methods are those that have a label.
+// methods is the set of methods with a label of their own.
 var methods = map[string]bool{
 	"initialize": true, "ping": true, "server/discover": true, "tools/list": true, "tools/call": true,
 	"resources/list": true, "resources/templates/list": true, "resources/read": true, "resources/subscribe": true, "resources/unsubscribe": true,
@@ -53,31 +53,31 @@ func methodOf(method string) string {
 // toolCall is the method whose requests are counted by tool.
 const toolCall = "tools/call"
 
-// key is what requests are counted by: a tool, or a method for all that are no calls.
+// key identifies a series: a tool of a server, or a method for all other requests.
 type key struct {
 	server, name string
 	tool         bool
 }
 
-// series is what is counted of one key.
+// series holds the counts and latencies of one key.
 type series struct {
 	key    key
 	counts [len(results)]atomic.Uint64
 	took   prometheus.Histogram
 }
 
-// seconds are the bounds of the latencies.
+// seconds holds the bounds of the latency buckets.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 
-// calls counts requests. A request takes no lock: the map is replaced as a whole when a
-// key is new.
+// calls counts requests. A request takes no lock: for a new key, the map is replaced as a
+// whole.
 type calls struct {
 	knows func(server, tool string) bool
 	now   atomic.Pointer[map[key]*series]
-	mu    sync.Mutex // held to replace it
+	mu    sync.Mutex // held while now is replaced
 }
 
-// answered counts a request that was at its server.
+// answered counts a request that its server answered or failed.
 func (c *calls) answered(m relay.Mark, result string, took time.Duration) {
 	s := c.of(m)
 	s.counts[resultIndex(result)].Add(1)
@@ -87,7 +87,7 @@ func (c *calls) answered(m relay.Mark, result string, took time.Duration) {
 // refused counts a request that did not reach its server.
 func (c *calls) refused(m relay.Mark, result string) { c.of(m).counts[resultIndex(result)].Add(1) }
 
-// of finds the series of a request.
+// of returns the series of a request.
 func (c *calls) of(m relay.Mark) *series {
 	k := key{server: m.Server, name: m.Name, tool: m.Method == toolCall}
 	if !k.tool {
@@ -120,7 +120,7 @@ func (c *calls) add(k key) *series {
 	if next[k] == nil && len(next) >= mostSeries {
 		k = key{server: other, name: other, tool: k.tool}
 	}
-	k.name = strings.Clone(k.name) // it may be a part of the message
+	k.name = strings.Clone(k.name) // a copy, because it may be a part of the message
 	if s := next[k]; s != nil {
 		return s
 	}
@@ -151,7 +151,7 @@ func (k key) histogram() prometheus.Histogram {
 	return prometheus.NewHistogram(o)
 }
 
-// collect sends what was counted.
+// collect sends the counts and latencies.
 func (c *calls) collect(ch chan<- prometheus.Metric) {
 	all := c.now.Load()
 	if all == nil {

@@ -47,8 +47,8 @@ type outcome struct {
 	failing      atomic.Bool
 }
 
-// newSender starts the exporters. They connect when there is something to send. Every
-// option is given here, so that no variable of the environment leads elsewhere.
+// newSender starts the exporters. They connect when there is something to send. All options
+// are set explicitly, so that no environment variable changes the destination.
 func newSender(o Options) (*sender, error) {
 	s := &sender{log: o.Log}
 	client := *o.OTLP.Client
@@ -77,8 +77,8 @@ func (s *sender) close(ctx context.Context) {
 	}
 }
 
-// counted counts the spans that end. Those that are neither sent nor failed wait, or were
-// dropped because too many waited.
+// counted counts the ended spans. Spans that were neither sent nor failed are waiting, or
+// were dropped because too many waited.
 type counted struct {
 	sdktrace.SpanProcessor
 	s *sender
@@ -90,8 +90,8 @@ func (c counted) OnEnd(span sdktrace.ReadOnlySpan) {
 	c.SpanProcessor.OnEnd(span)
 }
 
-// spanExporter counts what is sent, and logs failures itself: the SDK would hand them to
-// a handler of the whole process.
+// spanExporter counts sent spans and logs failures itself, because the SDK would report them
+// to a handler of the whole process.
 type spanExporter struct {
 	sdktrace.SpanExporter
 	s *sender
@@ -103,7 +103,7 @@ func (e spanExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnly
 	return nil
 }
 
-// metricExporter is the same for metrics.
+// metricExporter does the same for metrics.
 type metricExporter struct {
 	metric.Exporter
 	s *sender
@@ -121,7 +121,7 @@ func (s *sender) note(o *outcome, signal string, n int, err error) {
 	case err != nil:
 		o.failed.Add(uint64(n))
 		if !o.failing.Swap(true) {
-			why, _, _ := strings.Cut(err.Error(), "body:") // what the collector wrote stays out of the log
+			why, _, _ := strings.Cut(err.Error(), "body:") // the collector's answer is not logged
 			s.log.Warn("telemetry cannot be sent; further failures are counted in /metrics", "signal", signal, "err", why)
 		}
 		return

@@ -1,13 +1,13 @@
-// Package telemetry measures requests: counters and latencies for /metrics, and with a
-// collector configured spans, and the same metrics, over OTLP/HTTP.
+// Package telemetry measures requests: counters and latencies for /metrics, and if a
+// collector is configured, spans and the same metrics over OTLP/HTTP.
 //
 // Invariant: metrics and spans consist of constants, numbers, times, and the names of
-// servers, known tools and principals. Params, results, tokens and headers never reach
-// this package. The number of series is bounded, whatever callers send. A collector that
-// is slow or gone delays no request: spans that cannot be sent are dropped and counted.
+// servers, known tools and principals. Params, results, tokens and headers never reach this
+// package. The number of series is bounded, whatever callers send. A slow or unreachable
+// collector delays no request: spans that cannot be sent are dropped and counted.
 //
-// Limit: a caller chooses the trace of its request (W3C Trace Context). It cannot keep a
-// request from being sent.
+// Limit: a caller chooses the trace of its request (W3C Trace Context). It cannot prevent the
+// spans of its request.
 package telemetry
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/doorward/doorward/internal/relay"
 )
 
-// Options configure a Telemetry.
+// Options configures a Telemetry.
 type Options struct {
 	// Knows reports whether a server is known to have a tool: only such a name becomes a
 	// label.
@@ -37,7 +37,7 @@ type Options struct {
 type Collector struct {
 	URL     string              // the base, to which /v1/traces and /v1/metrics are appended
 	Headers map[string]string   // for each request
-	Client  *http.Client        // of the package that dials
+	Client  *http.Client        // from the package that dials
 	Gather  prometheus.Gatherer // the metrics to send
 }
 
@@ -49,7 +49,7 @@ type Telemetry struct {
 	tracer trace.Tracer // nil: there is no collector
 }
 
-// New begins to measure. An error concerns only the collector: the Telemetry that is
+// New starts the measurements. An error concerns only the collector: the Telemetry that is
 // returned with it measures and does not send.
 func New(o Options) (*Telemetry, error) {
 	t := &Telemetry{calls: calls{knows: o.Knows}, waits: newWaits()}
@@ -67,7 +67,7 @@ func New(o Options) (*Telemetry, error) {
 // Traces reports whether there is a collector for spans.
 func (t *Telemetry) Traces() bool { return t.tracer != nil }
 
-// closeTime bounds the sending at the end.
+// closeTime bounds the sending in Close.
 const closeTime = 2 * time.Second
 
 // Close sends the remaining spans, within two seconds.
@@ -82,7 +82,7 @@ func (t *Telemetry) Close() {
 
 // Begin implements relay.Observer.
 func (t *Telemetry) Begin(ctx context.Context, m relay.Mark) (context.Context, relay.Mark) {
-	if m.Stage != relay.StageDecision { // its time is that of policy alone
+	if m.Stage != relay.StageDecision { // the duration of a decision is not measured
 		m.Start = time.Now()
 	}
 	if t.tracer != nil {
@@ -110,8 +110,8 @@ func (t *Telemetry) End(m relay.Mark, result string) {
 	}
 }
 
-// Describe implements prometheus.Collector. The series come with the requests, so that
-// there is nothing to check them against.
+// Describe sends nothing: the collector is unchecked, because its series depend on the
+// requests.
 func (t *Telemetry) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Attributes of spans. mcp., gen_ai. and error. are the names of OpenTelemetry's semantic
-// conventions for MCP.
+// Attributes of spans. The names with mcp., gen_ai. and error. are those of OpenTelemetry's
+// semantic conventions for MCP.
 const (
 	attrMethod    = attribute.Key("mcp.method.name")
 	attrVersion   = attribute.Key("mcp.protocol.version")
@@ -33,8 +33,8 @@ const (
 	stateKey  = "tracestate"
 )
 
-// mostState is the longest tracestate that is handed on, which W3C Trace Context asks
-// for at least. A caller writes it, and it goes to the collector.
+// mostState is the length of the longest tracestate that is passed on, which is the minimum
+// that W3C Trace Context requires. The caller writes it, and it is sent to the collector.
 const mostState = 512
 
 // span begins the span of a stage.
@@ -53,7 +53,8 @@ func (t *Telemetry) span(ctx context.Context, m relay.Mark) (context.Context, re
 	return ctx, m
 }
 
-// endSpan ends it. The name of a tool is a label only once it is known.
+// endSpan ends the span of a stage. The name of a tool becomes an attribute only if it is
+// known.
 func (t *Telemetry) endSpan(m relay.Mark, result string) {
 	s, ok := m.Span.(trace.Span)
 	if !ok {
@@ -135,7 +136,7 @@ func (d door) Notification(ctx context.Context, x *front.Exchange) *wire.Error {
 	return e
 }
 
-// begin begins the span of a message, from when its request came in.
+// begin begins the span of a message, at the time when its request arrived.
 func (d door) begin(ctx context.Context, x *front.Exchange) (context.Context, trace.Span) {
 	method := spanOf(x.Method)
 	o := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
@@ -146,13 +147,13 @@ func (d door) begin(ctx context.Context, x *front.Exchange) (context.Context, tr
 	return d.t.tracer.Start(joined(ctx, x), method, o...)
 }
 
-// notifications are those of clients that have a name in spans.
+// notifications is the set of clients' notifications with a name of their own in spans.
 var notifications = map[string]bool{
 	"notifications/cancelled": true, "notifications/initialized": true, "notifications/progress": true, "notifications/roots/list_changed": true,
 	"notifications/tasks/status": true,
 }
 
-// spanOf is the name of a message in spans.
+// spanOf returns the name of a message in spans.
 func spanOf(method string) string {
 	if notifications[method] {
 		return method
@@ -160,8 +161,8 @@ func spanOf(method string) string {
 	return methodOf(method)
 }
 
-// joined is ctx as a part of the client's trace. _meta goes before the headers, which may
-// be those of a program between.
+// joined adds the client's trace to ctx. _meta takes precedence over the headers, which a
+// program in between may have set.
 func joined(ctx context.Context, x *front.Exchange) context.Context {
 	meta := wire.Get(x.Params, "_meta")
 	parent, _ := wire.GetString(meta, parentKey)
