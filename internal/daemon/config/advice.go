@@ -13,12 +13,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The advice of a problem says what to write instead of a value of the wrong kind.
+// Advice is the part of a problem that says what to write instead of a wrong value.
 
-// mostNamed is how many keys or words a problem lists.
+// mostNamed is the largest number of keys or words that a problem lists.
 const mostNamed = 8
 
-// thereAre lists the keys of a section, or says where they are listed.
+// thereAre lists the keys of a section, or names the command that lists them.
 func thereAre(keys []string) string {
 	if len(keys) > mostNamed {
 		return "; doorward schema lists the keys that there are"
@@ -34,7 +34,7 @@ func (d *decoder) mappingOf(t reflect.Type) string {
 	return "a mapping"
 }
 
-// insteadOf is what to write where a list or a mapping is wanted and n stands.
+// insteadOf returns the advice for a node n in place of a list or a mapping.
 func insteadOf(n *yaml.Node, want yaml.Kind, what string) string {
 	switch {
 	case strings.HasPrefix(what, "a list of mappings") && n.Kind == yaml.ScalarNode:
@@ -47,7 +47,8 @@ func insteadOf(n *yaml.Node, want yaml.Kind, what string) string {
 	return "; write [one, another], or one a line behind -"
 }
 
-// wrongText is what is wrong with the value of a key that takes certain texts; empty: nothing, or nothing special.
+// wrongText describes an invalid value of a key that takes certain texts; empty: it is valid, or the
+// general text is sufficient.
 func wrongText(n *yaml.Node, f field) string {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
 		return ""
@@ -69,7 +70,7 @@ func wrongText(n *yaml.Node, f field) string {
 	return ""
 }
 
-// wholeNumber is what to write for a number with a unit, in quotes or with underscores.
+// wholeNumber returns the advice for a number with a unit, in quotes or with underscores.
 func wholeNumber(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode {
 		return ""
@@ -81,7 +82,7 @@ func wholeNumber(n *yaml.Node) string {
 	return fmt.Sprintf("; write %d", size)
 }
 
-// withUnit is what to write for a time without a unit, or in days.
+// withUnit returns the advice for a time without a unit, or in days.
 func withUnit(text string) string {
 	if n, err := strconv.ParseUint(text, 10, 16); err == nil && n > 0 {
 		return fmt.Sprintf("; write %ds for seconds", n)
@@ -93,7 +94,7 @@ func withUnit(text string) string {
 	return ""
 }
 
-// withBinaryUnit is what to write for a size in the units of disks.
+// withBinaryUnit returns the advice for a size in decimal units or abbreviated ones.
 func withBinaryUnit(text string) string {
 	text = strings.ToLower(strings.ReplaceAll(text, " ", ""))
 	for _, u := range []struct{ end, unit string }{{"kb", "KiB"}, {"mb", "MiB"}, {"gb", "GiB"}, {"k", "KiB"}, {"m", "MiB"}, {"g", "GiB"}} {
@@ -104,7 +105,7 @@ func withBinaryUnit(text string) string {
 	return ""
 }
 
-// orZero: a time may be 0 unless its key has a least one.
+// orZero returns text that allows 0, unless the key has a smallest time.
 func orZero(low time.Duration) string {
 	if low > 0 {
 		return ""
@@ -112,11 +113,11 @@ func orZero(low time.Duration) string {
 	return ", or 0"
 }
 
-// installs are what brings a program that most servers are started by.
+// installs maps common programs to the packages that contain them.
 var installs = map[string]string{"npx": "Node.js", "npm": "Node.js", "node": "Node.js", "uvx": "uv", "uv": "uv", "docker": "Docker", "podman": "Podman",
 	"bunx": "Bun", "deno": "Deno", "python": "Python", "python3": "Python"}
 
-// commandAdvice is what to do about a program that was not found.
+// commandAdvice returns the advice for a program that was not found.
 func commandAdvice(command string, err error) string {
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
@@ -129,7 +130,7 @@ func commandAdvice(command string, err error) string {
 	return "; install it, or write its absolute path"
 }
 
-// profileAdvice warns of a path that was probably to be the name of a profile.
+// profileAdvice warns of a path that looks like a misspelt name of a profile.
 func (d *decoder) profileAdvice(key, text string, f field) {
 	if len(f.words) < 2 || strings.Contains(text, "/") || text == "" {
 		return
@@ -139,10 +140,10 @@ func (d *decoder) profileAdvice(key, text string, f field) {
 	}
 }
 
-// typographic are the quotation marks that an office program makes.
+// typographic is the set of quotation marks that word processors insert.
 const typographic = "“”„‟‘’‚«»"
 
-// curly notes a text in quotation marks that are letters here.
+// curly reports a text that begins with such a mark, which YAML treats as a letter.
 func (s source) curly(at string, n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.Style == 0 && strings.ContainsAny(firstRune(n.Value), typographic) {
 		s.report.failAt(n.Line, at, `a text begins with a typographic quotation mark, which is a letter here; write " or '`)
@@ -156,17 +157,18 @@ func firstRune(s string) string {
 	return ""
 }
 
-// shellVariable is a variable as a shell writes it, which is text here.
+// shellVariable matches a variable in the notation of a shell, which is plain text in this file.
 var shellVariable = lazily(`(^|[\s=:/])\$[A-Z][A-Z0-9_]*($|[\s:/])`)
 
-// warnUnbraced warns of variables that are not filled in. Their names are not repeated: they may be part of a secret.
+// warnUnbraced warns of variables that are not expanded. It does not repeat their names, which may be part
+// of a secret.
 func (r *report) warnUnbraced(key, text string) {
 	if shellVariable.MatchString(text) {
 		r.warn(key, "a name behind $ without braces is text; write ${NAME} for the variable")
 	}
 }
 
-// warnHome warns of arguments in which a shell would fill in the home directory.
+// warnHome warns of arguments in which a shell would expand the home directory.
 func (r *report) warnHome(key, arg string) {
 	if arg == "~" || strings.HasPrefix(arg, "~/") || strings.Contains(arg, "=~/") {
 		r.warn(key, "~ is not expanded; write ${HOME}")

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// PresencePasskey is the presence that takes a passkey.
+// PresencePasskey is the value of approvals.presence that requires a passkey.
 const PresencePasskey = "passkey"
 
 // maxWait bounds approvals.wait.
 const maxWait = time.Hour
 
-// WaitTime is approvals.wait; false where it is auto.
+// WaitTime returns approvals.wait; false if it is auto.
 func (a Approvals) WaitTime() (time.Duration, bool) {
 	d, err := time.ParseDuration(a.Wait)
 	return d, err == nil
 }
 
-// approvals checks what the types do not.
+// approvals checks what the types of the fields do not.
 func (k checker) approvals(a Approvals, listeners []Listener) {
 	if a.Presence == PresencePasskey && !slices.ContainsFunc(listeners, servesConsole) {
 		k.report.also("approvals.presence", "passkey needs the console, which is served on loopback alone: add 127.0.0.1:7866 to listen.http")
@@ -32,7 +32,7 @@ func (k checker) approvals(a Approvals, listeners []Listener) {
 	k.webhook(a.Notify)
 }
 
-// webhook checks where notices go.
+// webhook checks the receiver of notices.
 func (k checker) webhook(n ApprovalsNotify) {
 	const key = "approvals.notify.webhook"
 	raw := n.Webhook.Reveal()
@@ -53,7 +53,7 @@ func (k checker) webhook(n ApprovalsNotify) {
 	}
 }
 
-// signs tells whether a text can be a webhook's secret.
+// signs reports whether a text can be a webhook's secret.
 func signs(text string) bool {
 	coded, ok := strings.CutPrefix(text, "whsec_")
 	if !ok {

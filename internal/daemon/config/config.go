@@ -1,15 +1,15 @@
-// Package config turns doorward.yaml into a Config, or into the list of everything that is wrong with it.
+// Package config turns doorward.yaml into a Config, or into a list of all its problems.
 //
-// It exists because a configuration is a promise about what runs on a machine: what was misspelt, written twice or
-// left unset must not be guessed at. Its invariant: a Config that Load returned is complete and valid in all its
-// parts, each server that could not be made valid carries the reason in Refused, and nothing that was read is lost
-// without a Problem that names its file, line and key.
+// A configuration determines what runs on a machine, so a misspelt, duplicate or unset value must not be
+// guessed. Invariant: a Config that Load returns is complete and valid in all its parts, each server that
+// is not valid carries the reason in Refused, and nothing that was read is ignored without a Problem with
+// its file, line and key.
 //
-// The structs of this file are the manual. The tag `doc` of a field is its text in docs/configuration.md and in the
-// JSON Schema, the tags `default`, `enum`, `min` and `max` are what Load enforces, so the three cannot drift. Further
-// tags: `refs:"any"` allows references to secrets, `refs:"env"` references to variables alone, `path:"a|b"` marks a
-// path that is taken from the directory of the file unless it is one of the words, and `cost:"server"` a value that
-// costs its server alone when it is bad.
+// The structs of this file are the manual. The tag `doc` of a field is its text in docs/configuration.md
+// and in the JSON Schema, and Load enforces the tags `default`, `enum`, `min` and `max`, so documentation
+// and behaviour agree. Further tags: `refs:"any"` allows references to secrets, `refs:"env"` references to
+// variables only, `path:"a|b"` marks a path that is relative to the directory of the file unless it is one
+// of the words, and `cost:"server"` marks a value whose problem refuses only its server.
 package config
 
 import (
@@ -42,13 +42,13 @@ type Config struct {
 	File string `yaml:"-"`
 	// Dir is the absolute directory from which relative paths were taken.
 	Dir string `yaml:"-"`
-	// Secrets are the paths of ${file:…} references, as they are written.
+	// Secrets holds the paths of ${file:…} references, as written.
 	Secrets []string `yaml:"-"`
-	// PolicyText is what stands in the policy file, once ReadPolicy has read it.
+	// PolicyText is the content of the policy file, after ReadPolicy.
 	PolicyText []byte `yaml:"-"`
 }
 
-// Listen says where callers reach the daemon.
+// Listen configures the sockets of the daemon.
 type Listen struct {
 	Unix string     `yaml:"unix" default:"auto" refs:"env" path:"auto|off" doc:"The Unix socket: auto is doorward.sock in the runtime directory, off is none, anything else is its path."`
 	HTTP []Listener `yaml:"http" doc:"TCP listeners. Each is opened or refused by itself. When the key is missing there is one on 127.0.0.1:7866; [] is none."`
@@ -85,20 +85,20 @@ type Server struct {
 
 	// Name is the server's key in mcpServers.
 	Name string `yaml:"-"`
-	// Line is where it stands in the file, from 1.
+	// Line is its line in the file, from 1.
 	Line int `yaml:"-"`
-	// Path is what Options.ResolveCommand made of Command: an absolute path. Empty for http and sse.
+	// Path is the absolute path that Options.ResolveCommand returned for Command. Empty for http and sse.
 	Path string `yaml:"-"`
-	// Display is the command line, or the address without its query, as it stands in the file: references are not
-	// resolved in it, so it may be shown and logged.
+	// Display is the command line, or the address without its query, as written in the file. References are
+	// not resolved in it, so it may be shown and logged.
 	Display string `yaml:"-"`
-	// Written are the arguments as they stand in the file, with their references.
+	// Written holds the arguments as written in the file, with their references.
 	Written []secret.Value `yaml:"-"`
-	// Refused is why the server must not be used, empty when it may.
+	// Refused is the reason why the server must not be used; empty: it may.
 	Refused string `yaml:"-"`
 }
 
-// Handling is everything about a server that is Doorward's own.
+// Handling holds Doorward's own settings for a server.
 type Handling struct {
 	Tools          Tools         `yaml:"tools" doc:"Which tools callers may use. Deny wins over allow."`
 	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
@@ -122,12 +122,13 @@ type Handling struct {
 	OAuth          SignIn        `yaml:"oauth" doc:"How to sign in to a server over the network that asks for it. Without the section: doorward login, as the server's own metadata describe it."`
 	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"The action when a content rule matches in arguments or results: monitor records it, redact removes the match, block refuses the message. See scan.md."`
 	ScanPatterns   string        `yaml:"scan_patterns" refs:"env" path:"" doc:"A pattern file for this server in place of scan.patterns."`
-	// CountsOwn: max_concurrency stands in the file, and holds for the daemon's own user too.
+	// CountsOwn reports that the file sets max_concurrency, which then also holds for the daemon's own
+	// user.
 	CountsOwn    bool `yaml:"-"`
 	AllowPrivate bool `yaml:"allow_private" default:"false" doc:"Let the url lead to loopback, private and link-local addresses, and allow plain http to them."`
 }
 
-// Scanning is what all servers with scan share.
+// Scanning holds the settings of all servers with scan.
 type Scanning struct {
 	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression on each line. Empty is the built-in list of common forms of credentials. A changed file is reloaded; while it is invalid, the previous rules remain in force."`
 }
@@ -139,13 +140,13 @@ type Tools struct {
 	Deny  []string `yaml:"deny" doc:"Tool names refused even when allowed above, and names that look like them. A list under allow is safer, because it also covers tools that the server adds later."`
 }
 
-// Ask lists what a server may ask of its client.
+// Ask lists the requests that a server may make of its client.
 type Ask struct {
 	Allow []string `yaml:"allow" default:"elicitation" enum:"elicitation|sampling|roots" doc:"Requests that are passed on, labelled with the server's name."`
 	Deny  []string `yaml:"deny" enum:"elicitation|sampling|roots" doc:"Requests that are refused even when allowed above."`
 }
 
-// OAuth accepts one issuer's access tokens. It is off while Issuer is empty.
+// OAuth configures the issuer whose access tokens are accepted. It is off if Issuer is empty.
 type OAuth struct {
 	Issuer       string              `yaml:"issuer" doc:"The issuer's URL, https, exactly as its tokens and metadata write it. Its keys are fetched from where its metadata says."`
 	Audience     string              `yaml:"audience" doc:"This daemon's own URL as callers write it, without a path: https, or http for loopback. A token's aud must be it, or it with /mcp, or with /mcp/NAME for that server alone. Required with an issuer."`
@@ -154,7 +155,7 @@ type OAuth struct {
 	AllowPrivate bool                `yaml:"allow_private" default:"false" doc:"Let the issuer be at a loopback, private or shared address. https is required all the same."`
 }
 
-// Agent is messaging.
+// Agent configures messaging.
 type Agent struct {
 	Enabled         bool   `yaml:"enabled" default:"true" doc:"Offer the server agent."`
 	Overflow        string `yaml:"overflow" default:"reject" enum:"reject|evict-oldest" doc:"The action of a full mailbox: reject refuses the new message; evict-oldest drops the oldest one, counts it and reports it to both sides."`
@@ -179,12 +180,12 @@ type Agent struct {
 	Launchers map[string]*Launcher `yaml:"launchers" doc:"Programs that agents may start as other agents, by name; see spawn.md. Agents can start no other program."`
 }
 
-// Keep is how long messages are kept that are over.
+// Keep configures how long finished messages are kept.
 type Keep struct {
 	Confirmed time.Duration `yaml:"confirmed" default:"168h" min:"1h" max:"8760h" doc:"How long the text of a message is kept after its recipient has confirmed it, so that sender and recipient can get it again with the tool read. The text of a message that ends without a confirmation is kept for a day."`
 }
 
-// Instructions is instruction delivery.
+// Instructions configures instruction delivery.
 type Instructions struct {
 	Dir          string       `yaml:"dir" default:"instructions" refs:"env" path:"" doc:"Directory of instruction files, Markdown with front matter; see instructions.md. Without this key it is used if it is there when the daemon starts."`
 	URL          string       `yaml:"url" refs:"env" doc:"A remote instruction store in place of dir: the https address of another Doorward. Its documents are kept in memory only."`
@@ -196,12 +197,11 @@ type Instructions struct {
 	Canary       string       `yaml:"canary" default:"alert" enum:"alert|redact|block" doc:"The action when the mark of a delivered text leaves in the arguments of a tool, a message or the prompt of a started agent: alert records it, redact cuts it out, block refuses the call."`
 	Environment  string       `yaml:"environment" refs:"env" doc:"The environment of this daemon, such as prod. audience.environments of a document is matched against it."`
 
-	// Given: the file names another dir than the default, so that a missing
-	// one is a fault.
+	// Given reports that the file names another directory than the default, so that it must exist.
 	Given bool `yaml:"-"`
 }
 
-// Audit is the audit log.
+// Audit configures the audit log.
 type Audit struct {
 	Dir  string `yaml:"dir" refs:"env" path:"" doc:"The directory of the log. Empty is audit in the state directory."`
 	Sync string `yaml:"sync" default:"interval" enum:"interval|always" doc:"When records are forced to the disk: every 100 ms and at checkpoints, or before each act."`
@@ -209,13 +209,13 @@ type Audit struct {
 	Retain Retain `yaml:"retain" doc:"How much of the log is kept. Whole segments are removed, the oldest first; the rest stays verifiable."`
 }
 
-// Retain is how much of the audit log is kept.
+// Retain configures how much of the audit log is kept.
 type Retain struct {
 	Days  int   `yaml:"days" default:"90" min:"0" max:"36500" doc:"Days after which records are removed. 0 is no bound."`
 	Bytes int64 `yaml:"bytes" default:"0" min:"0" max:"1125899906842624" doc:"Bytes above which the oldest segments are removed, checkpoints counted too. The log may grow beyond this by the open segment: a quarter of this value, at least 64 KiB and at most 16 MiB. 0 is no bound."`
 }
 
-// Store is where state is kept.
+// Store configures the database.
 type Store struct {
 	SignInKey     secret.Value `yaml:"sign_in_key" refs:"any" doc:"The key that seals the tokens of doorward login, 32 characters or more, such as ${keyring:doorward/sign-ins}. Empty is a key that Doorward makes in the state directory."`
 	AnyFilesystem bool         `yaml:"any_filesystem" default:"false" doc:"Keep the embedded database on a network file system or on FUSE, which is refused otherwise. Set it only if locks and fsync work there."`
@@ -223,7 +223,7 @@ type Store struct {
 	Postgres      secret.Value `yaml:"postgres" refs:"any" doc:"A PostgreSQL connection string for many nodes; one to another host names sslmode=verify-full, or require. Empty is the embedded SQLite in the state directory."`
 }
 
-// Limits hold for the whole daemon.
+// Limits holds the limits of the whole daemon.
 type Limits struct {
 	BodyBytes            int64         `yaml:"body_bytes" default:"4194304" min:"1024" max:"1073741824" doc:"Largest request body in bytes."`
 	AnswerBytes          int           `yaml:"answer_bytes" default:"16777216" min:"65536" max:"1073741824" doc:"Largest message of a server in bytes. A larger one is dropped and fails the call that it answers; other calls go on."`
@@ -234,18 +234,18 @@ type Limits struct {
 	CallsPerSecond       int           `yaml:"calls_per_second" default:"200" min:"1" max:"1000000" doc:"Most calls a second of one principal; above it 429. Applied to the daemon's own user only when it is set here."`
 	Stream               time.Duration `yaml:"stream" default:"0s" max:"24h" doc:"Longest time that the event stream of one call is kept open; a client of 2025-11-25 is then asked to connect again for the rest. For proxies in front that cut long responses. 0 is no limit."`
 
-	// Written are the keys of this section that stand in the file. What is counted for
-	// each principal holds for the daemon's own user only when it is written.
+	// Written is the set of keys of this section in the file. The limits for each principal apply to the
+	// daemon's own user only if they are written.
 	Written map[string]bool `yaml:"-"`
 }
 
-// Log is the daemon's own log.
+// Log configures the daemon's own log.
 type Log struct {
 	Level  string `yaml:"level" default:"info" enum:"debug|info|warn|error" doc:"The least important level that is written."`
 	Format string `yaml:"format" default:"text" enum:"text|json" doc:"text is key=value, json one object a line."`
 }
 
-// Approvals is how calls are held for the operator.
+// Approvals configures how calls are held for the operator.
 type Approvals struct {
 	Wait     string          `yaml:"wait" default:"auto" doc:"How long a held call waits for its answer before the client is told that it is pending, such as 50s, at most 1h. auto is as long as the client is known to wait."`
 	Expire   time.Duration   `yaml:"expire" default:"1h" min:"1s" max:"24h" doc:"How long a call can be approved. A call that is not approved by then is denied."`
@@ -253,10 +253,10 @@ type Approvals struct {
 	Notify   ApprovalsNotify `yaml:"notify" doc:"How the operator is told of a held call or message."`
 }
 
-// ApprovalsNotify is how the operator is told of a held call or message.
+// ApprovalsNotify configures the notices about held calls and messages.
 type ApprovalsNotify struct {
 	Command []string `yaml:"command" refs:"env" doc:"A program and its arguments, started for each held call or message with DOORWARD_PENDING, DOORWARD_CLIENT, DOORWARD_SERVER and DOORWARD_TOOL in its environment. It never gets arguments or texts."`
-	// Webhook is a secret: its path often is.
+	// Webhook is a secret, because its path often contains one.
 	Webhook   secret.Value `yaml:"webhook" refs:"any" doc:"An address to which each held call or message is posted, signed as in Standard Webhooks; see approvals.md."`
 	Secret    secret.Value `yaml:"webhook_secret" refs:"any" doc:"The key that signs the notice: whsec_ and base64, or any text, of 24 bytes at least. Empty is webhook.secret in the state directory, which Doorward makes."`
 	Arguments bool         `yaml:"webhook_arguments" default:"false" doc:"Send the arguments of the call too. They leave the machine then."`
@@ -264,7 +264,7 @@ type ApprovalsNotify struct {
 	Desktop   string       `yaml:"desktop" default:"auto" enum:"auto|off" doc:"auto shows a notice on the desktop where the daemon has a session bus (D-Bus)."`
 }
 
-// SignIn is how Doorward gets access tokens for a server that asks for OAuth.
+// SignIn configures how Doorward gets access tokens for a server that requires OAuth.
 type SignIn struct {
 	Grant               string       `yaml:"grant" default:"authorization_code" enum:"authorization_code|client_credentials|off" doc:"authorization_code waits for doorward login, client_credentials signs in by itself with client_secret, off sends no token. See upstream-oauth.md."`
 	ClientID            string       `yaml:"client_id" refs:"env" doc:"The client id under which Doorward was registered by hand. Without it client_metadata_url is used where the authorization server accepts it, else dynamic registration."`
@@ -275,12 +275,12 @@ type SignIn struct {
 	CallbackPort        int          `yaml:"callback_port" default:"0" min:"0" max:"65535" doc:"Port on 127.0.0.1 to which the browser comes back. 0 is any that is free."`
 }
 
-// Egress is the way out, for everything that goes to servers over the network.
+// Egress configures connections to servers over the network.
 type Egress struct {
 	Proxy string `yaml:"proxy" refs:"env" doc:"An HTTP proxy, http://host:port, for servers without allow_private. The proxy then looks up names and dials addresses, and its rules decide which are allowed. HTTP_PROXY and similar variables are never used."`
 }
 
-// Telemetry is where spans and metrics are sent. It is off while OTLP is empty.
+// Telemetry configures where spans and metrics are sent. It is off if OTLP is empty.
 type Telemetry struct {
 	OTLP    string                  `yaml:"otlp" refs:"env" doc:"The base URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces and /v1/metrics are appended. It may be at a loopback, private or shared address. Empty sends nothing. See telemetry.md."`
 	Headers map[string]secret.Value `yaml:"headers" refs:"any" doc:"HTTP headers for the collector, such as its credential."`
@@ -307,9 +307,9 @@ type Launcher struct {
 
 	// Name is the launcher's key.
 	Name string `yaml:"-"`
-	// Path is what Options.ResolveCommand made of Command: an absolute path.
+	// Path is the absolute path that Options.ResolveCommand returned for Command.
 	Path string `yaml:"-"`
-	// Refused is why the launcher must not be used, empty when it may.
+	// Refused is the reason why the launcher must not be used; empty: it may.
 	Refused string `yaml:"-"`
 }
 
@@ -326,7 +326,7 @@ type Size int64
 // Network is inherit, none, or a list of ports as "443,8443".
 type Network string
 
-// Ports are the ports of a list; nil for inherit and none.
+// Ports returns the ports of a list; nil for inherit and none.
 func (n Network) Ports() []uint16 {
 	var all []uint16
 	for _, word := range strings.Split(string(n), ",") {
@@ -337,7 +337,7 @@ func (n Network) Ports() []uint16 {
 	return all
 }
 
-// ServerLimits bound what a contained server and everything it starts may use.
+// ServerLimits bounds what a contained server and its descendants may use.
 type ServerLimits struct {
 	Memory    Size `yaml:"memory" default:"2GiB" max:"1024GiB" doc:"Most memory of all its processes together, its files in /tmp included. 0 is no limit."`
 	Processes int  `yaml:"processes" default:"512" min:"0" max:"1000000" doc:"Most processes and threads. 0 is no limit."`

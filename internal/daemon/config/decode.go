@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// setDefaults fills a section from its tags.
+// setDefaults fills a section with the defaults of its tags.
 func (d *decoder) setDefaults(v reflect.Value) {
 	for _, f := range d.fields(v.Type()) {
 		fv := v.Field(f.index)
@@ -65,7 +65,7 @@ func (d *decoder) structure(n *yaml.Node, key string, v reflect.Value) {
 	}
 }
 
-// value decodes one value by the type of its field. Sections may be left empty, other values may not.
+// value decodes one value by the type of its field. Sections may be empty, other values may not.
 func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
 	t := v.Type()
 	switch {
@@ -107,7 +107,7 @@ func (d *decoder) value(n *yaml.Node, key string, f field, v reflect.Value) {
 	}
 }
 
-// stringValue decodes text: a choice, a path, or anything.
+// stringValue decodes a text: one of an enum, a path, or any text.
 func (d *decoder) stringValue(n *yaml.Node, key string, f field, v reflect.Value) {
 	if wrong := wrongText(n, f); wrong != "" {
 		d.report.fail(key, wrong)
@@ -130,7 +130,7 @@ func (d *decoder) stringValue(n *yaml.Node, key string, f field, v reflect.Value
 	v.SetString(text)
 }
 
-// choice checks a value against those there are.
+// choice checks that a value is one of the enum.
 func (d *decoder) choice(text, key string, f field) {
 	if slices.Contains(f.enum, text) {
 		return
@@ -142,7 +142,7 @@ func (d *decoder) choice(text, key string, f field) {
 	note(key, fmt.Sprintf("%q is not one of %s%s", plaintext.Clip(text, maxShown), strings.Join(f.enum, ", "), suggest(text, f.enum)))
 }
 
-// path makes a path absolute, unless it is empty or a word with a meaning of its own.
+// path makes a path absolute, unless it is empty or one of the words of the field.
 func (d *decoder) path(text, key string, f field) string {
 	switch {
 	case text == "" || filepath.IsAbs(text) || slices.Contains(f.words, text):
@@ -166,7 +166,7 @@ func (d *decoder) paths(v reflect.Value) {
 	}
 }
 
-// bareInt is a decimal number. Other spellings mean different numbers to different readers.
+// bareInt matches a decimal number. Other notations mean different numbers to different parsers.
 var bareInt = lazily(`^-?(0|[1-9][0-9]*)$`)
 
 // integer decodes a whole number.
@@ -188,7 +188,7 @@ func (d *decoder) integer(n *yaml.Node, key string, f field, v reflect.Value) {
 // duration decodes a time with its unit, or 0.
 func (d *decoder) duration(n *yaml.Node, key string, f field, v reflect.Value) {
 	high, _ := time.ParseDuration(f.max)
-	low, _ := time.ParseDuration(f.min) // 0 without one
+	low, _ := time.ParseDuration(f.min) // 0 if there is no min
 	got, err := time.ParseDuration(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Value != "0" || err != nil:

@@ -8,7 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// field is what the tags of one struct field say. See the package comment for the tags.
+// field holds the tags of one struct field. See the package comment for the tags.
 type field struct {
 	index    int
 	key      string
@@ -18,9 +18,9 @@ type field struct {
 	min, max string
 	required bool
 	refs     string   // "", "env" or "any"
-	cost     string   // "server": a bad value costs that server alone
+	cost     string   // "server": a wrong value refuses that server only
 	path     bool     // relative to the file's directory
-	words    []string // values that are no path
+	words    []string // values that are not paths
 	typ      reflect.Type
 }
 
@@ -60,5 +60,5 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
-// isStruct tells whether t is a section with keys of its own.
+// isStruct reports whether t is a section with keys of its own.
 func isStruct(t reflect.Type) bool { return t.Kind() == reflect.Struct && t != valueType }

@@ -8,14 +8,15 @@ import (
 	"os"
 )
 
-// maxFile is the size in bytes above which a file is no configuration.
+// maxFile is the largest size of a configuration file in bytes.
 const maxFile = 1 << 20
 
 var errNoFile = errors.New("there is no such file")
 
-// readFile reads the configuration after judging who could have written it: the file contains commands, so any user
-// who may write it can run programs as the daemon's user. Links are followed and the opened file is judged. Renames
-// in its directory are not judged: a file of another user that is put there fails by its owner.
+// readFile reads the configuration after checking who can write it: the file contains commands, so any user
+// who can write it can run programs as the daemon's user. Links are followed and the opened file is
+// checked. The directory is not checked: a file that another user puts there is refused because of its
+// owner.
 func readFile(path string, open func(string) (*os.File, error)) ([]byte, error) {
 	if open == nil {
 		open = os.Open

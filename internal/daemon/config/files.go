@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// granted are the keys whose paths a server or launcher is given. All other paths in a configuration are Doorward's own.
+// granted is the list of keys whose paths are given to a server or launcher. All other paths of a
+// configuration are Doorward's own.
 var granted = []string{"cwd", "read", "write", "roots"}
 
-// Files are the paths that the configuration makes Doorward's own, absolute: the file itself, the policy and its tests,
-// certificates, documents, and what ${file:…} references. Servers must neither change nor, but for what they name
-// themselves, read them.
+// Files returns the paths that the configuration makes Doorward's own, absolute: the file itself, the
+// policy and its tests, certificates, documents, and the files of ${file:…} references. Servers must not
+// change them, and may read only those that their own entry names.
 func (c *Config) Files() []string {
 	d := &decoder{known: map[reflect.Type][]field{}}
 	all := append(d.filesIn(reflect.ValueOf(c).Elem()), c.File)
@@ -23,7 +24,7 @@ func (c *Config) Files() []string {
 	return slices.DeleteFunc(slices.Compact(all), func(path string) bool { return !filepath.IsAbs(path) })
 }
 
-// filesIn lists the paths below a section.
+// filesIn returns the paths below a section.
 func (d *decoder) filesIn(v reflect.Value) []string {
 	var all []string
 	switch v.Kind() {

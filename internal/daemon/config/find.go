@@ -5,22 +5,22 @@ import (
 	"path/filepath"
 )
 
-// ErrNoHome is the answer when no variable says where the user's files are.
+// ErrNoHome means that no variable names the user's directories.
 var ErrNoHome = errors.New("neither an XDG directory nor HOME is set; name the directory by flag or DOORWARD_ variable")
 
-// Here is the configuration file of the working directory.
+// Here is the configuration file in the working directory.
 const Here = "doorward.yaml"
 
-// Found is a configuration file: the built-in defaults when its path is empty.
+// Found is a configuration file; an empty path means the built-in defaults.
 type Found struct {
 	Path string
-	Here bool // it is the working directory's, which nobody named
+	Here bool // it is in the working directory, and was not named
 }
 
-// FindConfig returns the configuration file to load: flag, else $DOORWARD_CONFIG, else ./doorward.yaml if here takes it,
-// else $XDG_CONFIG_HOME/doorward/doorward.yaml, else the built-in defaults. exists is asked about the file of the XDG
-// directory alone: a file that was named and is missing is Load's to report. A variable that is empty counts as unset,
-// and so does an XDG variable that is not absolute.
+// FindConfig returns the configuration file to load: flag, else $DOORWARD_CONFIG, else ./doorward.yaml if
+// here accepts it, else $XDG_CONFIG_HOME/doorward/doorward.yaml, else the built-in defaults. exists is
+// called only for the file in the XDG directory: Load reports a named file that is missing. An empty
+// variable counts as unset, and so does an XDG variable that is not absolute.
 func FindConfig(flag string, env func(string) (string, bool), here func() bool, exists func(path string) bool) Found {
 	if named := either(flag, get(env, "DOORWARD_CONFIG")); named != "" {
 		return Found{Path: named}
@@ -47,8 +47,8 @@ func FindState(flag string, env func(string) (string, bool)) (string, error) {
 	return filepath.Join(base, "doorward"), nil
 }
 
-// FindRuntime returns the runtime directory: flag, else $DOORWARD_RUNTIME_DIR, else $XDG_RUNTIME_DIR/doorward, else run
-// in the state directory, which stateFlag and env give. The error is ErrNoHome.
+// FindRuntime returns the runtime directory: flag, else $DOORWARD_RUNTIME_DIR, else
+// $XDG_RUNTIME_DIR/doorward, else run in the state directory of stateFlag and env. The error is ErrNoHome.
 func FindRuntime(flag, stateFlag string, env func(string) (string, bool)) (string, error) {
 	if named := either(flag, get(env, "DOORWARD_RUNTIME_DIR")); named != "" {
 		return named, nil
@@ -63,7 +63,8 @@ func FindRuntime(flag, stateFlag string, env func(string) (string, bool)) (strin
 	return filepath.Join(state, "run"), nil
 }
 
-// configHome is where configurations lie, and where relative paths begin when there is no file. Empty: unknown.
+// configHome returns the directory of configurations, to which paths are relative if there is no file.
+// Empty: unknown.
 func configHome(env func(string) (string, bool)) string {
 	base := baseDir(env, "XDG_CONFIG_HOME", ".config")
 	if base == "" {
@@ -72,7 +73,7 @@ func configHome(env func(string) (string, bool)) string {
 	return filepath.Join(base, "doorward")
 }
 
-// baseDir is an XDG base directory, or its place under HOME. Empty: neither is set.
+// baseDir returns an XDG base directory, or its default under HOME. Empty: neither is set.
 func baseDir(env func(string) (string, bool), name, underHome string) string {
 	if dir := get(env, name); filepath.IsAbs(dir) {
 		return dir
@@ -83,7 +84,7 @@ func baseDir(env func(string) (string, bool), name, underHome string) string {
 	return ""
 }
 
-// get is the variable's value, empty when unset.
+// get returns the value of a variable, empty if it is unset.
 func get(env func(string) (string, bool), name string) string {
 	if env == nil {
 		return ""
@@ -92,7 +93,7 @@ func get(env func(string) (string, bool), name string) string {
 	return value
 }
 
-// either is a, or b when a is empty.
+// either returns a, or b if a is empty.
 func either(a, b string) string {
 	if a != "" {
 		return a

@@ -2,11 +2,10 @@ package config
 
 import "path/filepath"
 
-// environmentName is what an environment is called.
+// environmentName matches the name of an environment.
 var environmentName = lazily(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// instructions checks where instructions come from, and how the daemon
-// proves itself there.
+// instructions checks the source of instructions, and the daemon's credentials for it.
 func (k checker) instructions(i *Instructions) {
 	const at = "instructions"
 	i.Given = k.report.lines[at+".dir"] > 0 && i.Dir != filepath.Join(k.dir, "instructions")

@@ -11,17 +11,17 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// LauncherPrefix stands before the name of a launcher where there are names of servers too; no server's name has a
+// LauncherPrefix is the prefix of a launcher's name in lists that also contain servers, whose names have no
 // colon.
 const LauncherPrefix = "launcher:"
 
-// launcherName is what a caller of spawn can write.
+// launcherName matches the name of a launcher.
 var launcherName = lazily(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// launcherRight is one word of rights.
+// launcherRight matches one word of rights.
 var launcherRight = lazily(`^(agent|instructions|server:[A-Za-z0-9_-]+|tool:[A-Za-z0-9_-]+/[^\s,]+)$`)
 
-// Places are the words in the arguments of a launcher that stand for values.
+// places lists the placeholders in the arguments of a launcher.
 var places = []string{"{model}", "{cwd}", "{name}"}
 
 // launcherEntry decodes one launcher.
@@ -38,13 +38,13 @@ func (d *decoder) launcherEntry(n *yaml.Node, key, name string, v reflect.Value)
 	d.report.server = LauncherPrefix + name
 	defer func() { d.report.server = "" }()
 	if isNull(n) {
-		n = &yaml.Node{Kind: yaml.MappingNode} // its command is missing then
+		n = &yaml.Node{Kind: yaml.MappingNode} // structure then reports that its command is missing
 	}
 	d.structure(n, key, reflect.ValueOf(l).Elem())
 	d.check.launcher(key, l)
 }
 
-// launcher checks what the values of a launcher mean together.
+// launcher checks the values of a launcher together.
 func (k checker) launcher(key string, l *Launcher) {
 	s := &Server{Command: l.Command, Args: l.Args, Env: l.Env}
 	if !k.report.failed[key] {
@@ -82,7 +82,7 @@ func (k checker) launcher(key string, l *Launcher) {
 	}
 }
 
-// places checks that a value is a whole argument or none, so that nothing in it can become another one.
+// places checks that a placeholder is a whole argument, so that its value cannot become another argument.
 func (k checker) places(key string, l *Launcher) {
 	model := false
 	for i, a := range l.Args {
@@ -105,7 +105,7 @@ func (k checker) places(key string, l *Launcher) {
 	}
 }
 
-// refuseLaunchers writes the first problem of each launcher into it.
+// refuseLaunchers sets Refused of each launcher to its first problem.
 func (r *report) refuseLaunchers(c *Config) {
 	for _, p := range r.problems {
 		name, ours := strings.CutPrefix(p.Server, LauncherPrefix)
@@ -118,7 +118,7 @@ func (r *report) refuseLaunchers(c *Config) {
 	}
 }
 
-// launchers looks at what launchers need of the rest of the file.
+// launchers checks what launchers require of the rest of the file.
 func (k checker) launchers(c *Config) {
 	if len(c.Agent.Launchers) == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// lint walks the whole tree, known keys or not, notes the line of every key, and reports anything that two readers
-// could read differently. Decoding leaves out what lint reports.
+// lint visits the whole tree, including unknown keys, notes the line of every key, and reports everything
+// that two parsers could read differently. Decoding skips what lint reports.
 func (s source) lint(root *yaml.Node) {
 	noted := func(at string, line int) string {
 		s.report.lines[at] = line
@@ -31,7 +31,7 @@ func (s source) lint(root *yaml.Node) {
 	}.Tree(root)
 }
 
-// fault notes what is not plain, a value on the line of its key.
+// fault reports a part that is not plain YAML; for a value, on the line of its key.
 func (s source) fault(at string, f plainyaml.Fault) {
 	switch {
 	case f.First > 0:
@@ -45,13 +45,13 @@ func (s source) fault(at string, f plainyaml.Fault) {
 	}
 }
 
-// maxShown is how much of a text of the file a problem repeats.
+// maxShown is the largest number of bytes of the file's text that a problem repeats.
 const maxShown = 64
 
-// plainKey is what needs no quotes in the name of a key.
+// plainKey matches a key that needs no quotes.
 var plainKey = lazily(`^[A-Za-z0-9_$-]{1,64}$`)
 
-// join names a key inside another. Names that could be mistaken for something else are quoted and bounded.
+// join returns the path of a key inside another one. Ambiguous names are quoted and clipped.
 func join(parent, key string) string {
 	if !plainKey.MatchString(key) {
 		key = plaintext.Quote(plaintext.Clip(key, maxShown))

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// DefaultAddr is where the daemon listens when the configuration does not say.
+// DefaultAddr is the address of the TCP listener if the configuration names none.
 const DefaultAddr = "127.0.0.1:7866"
 
-// Load reads the file at path, YAML or JSON, or gives the built-in defaults when path is empty. The Config is nil
-// exactly when Fatal(problems); a server with problems of its own is in it with the reason in Refused.
+// Load reads the file at path, YAML or JSON, or returns the built-in defaults if path is empty. The Config
+// is nil exactly if Fatal(problems); a server with problems of its own is in it with the reason in Refused.
 func Load(path string, o Options) (*Config, []Problem) {
 	if path == "" {
 		return Parse("", configHome(o.Env), nil, o)
@@ -38,8 +38,8 @@ func Load(path string, o Options) (*Config, []Problem) {
 	return c, ps
 }
 
-// Parse is Load for content in memory. name is the file in problems, dir the absolute directory from which relative
-// paths are taken.
+// Parse is Load for content in memory. name is the file in problems, dir the absolute directory to which
+// paths are relative.
 func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 	r := newReport(name)
 	d := &decoder{dir: dir, o: o, report: r, src: source{r}, check: checker{r, dir, o}, known: map[reflect.Type][]field{}}
@@ -72,7 +72,7 @@ func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 	return c, r.problems
 }
 
-// written are the keys of a section that stand in the file; nil for none.
+// written returns the keys of a section that are in the file; nil: none.
 func (d *decoder) written(section string, t reflect.Type) map[string]bool {
 	var out map[string]bool
 	for _, key := range d.keys(t) {
@@ -86,7 +86,7 @@ func (d *decoder) written(section string, t reflect.Type) map[string]bool {
 	return out
 }
 
-// refuseServers writes the first problem of each server into it.
+// refuseServers sets Refused of each server to its first problem.
 func (r *report) refuseServers(c *Config) {
 	for _, p := range r.problems {
 		if s := c.Servers[p.Server]; s != nil && !p.Warning && s.Refused == "" {
@@ -98,11 +98,11 @@ func (r *report) refuseServers(c *Config) {
 	}
 }
 
-// Usable tells whether the server is to be offered.
+// Usable reports whether the server may be offered.
 func (s *Server) Usable() bool { return !s.Disabled && s.Refused == "" }
 
-// LineOf is the line on which a key stands in the configuration at path, or the nearest key around it. 0: the file is
-// none, or cannot be read.
+// LineOf returns the line of a key in the configuration at path, or of the nearest key around it. 0: the
+// file is not a configuration, or cannot be read.
 func LineOf(path, key string) int {
 	content, err := os.ReadFile(path)
 	if path == "" || err != nil || len(content) > maxFile {
@@ -117,7 +117,7 @@ func LineOf(path, key string) int {
 	return src.report.line(key)
 }
 
-// all checks what the values of the whole file mean together.
+// all checks the values of the whole file together.
 func (k checker) all(c *Config) {
 	k.approvals(c.Approvals, c.Listen.HTTP)
 	if c.Listen.Unix == "off" && len(c.Listen.HTTP) == 0 {
@@ -141,7 +141,8 @@ func (k checker) all(c *Config) {
 	k.instructions(&c.Instructions)
 }
 
-// names looks for servers whose names differ in case alone: they would be one in a client that folds case.
+// names reports servers whose names differ only in case: a client that ignores case could not distinguish
+// them.
 func (k checker) names(servers map[string]*Server) {
 	seen := map[string]string{}
 	names := slices.SortedFunc(maps.Keys(servers), func(a, b string) int {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// judgeOwner refuses a file that anybody but this user and root can write. An access list that lets more users write
-// shows in the group's bits, so it is refused as well.
+// judgeOwner refuses a file that users other than this user and root can write. An access control list that
+// lets more users write shows in the group's bits, so it is refused too.
 func judgeOwner(info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok {
 		return fmt.Errorf("this system does not tell the owner of the file")

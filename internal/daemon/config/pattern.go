@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// pattern is a regular expression that is compiled at its first use. Each server is started by way of two processes of this
-// very binary; they read no configuration, and what is compiled when a program begins, they would wait for.
+// pattern is a regular expression that is compiled at its first use. Each server is started through two
+// processes of this program, which read no configuration and should not spend time on compiling
+// expressions.
 type pattern struct {
 	text     string
 	compiled func() *regexp.Regexp

@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/policycheck"
 )
 
-// ReadPolicy reads the policy file into PolicyText. Without one there is nothing to do. open is as in Options.
+// ReadPolicy reads the policy file, if there is one, into PolicyText. open is as in Options.
 func (c *Config) ReadPolicy(open func(path string) (*os.File, error)) error {
 	if c.Policy == "" {
 		return nil
@@ -33,13 +33,13 @@ func (c *Config) ReadPolicy(open func(path string) (*os.File, error)) error {
 	return nil
 }
 
-// PolicyTestsFile is where the tests of a policy file are, if there are any.
+// PolicyTestsFile returns the path of the tests of a policy file.
 func PolicyTestsFile(policyFile string) string {
 	return strings.TrimSuffix(policyFile, ".cedar") + ".tests.yaml"
 }
 
-// PolicyTests reads the tests beside a policy file; none, when there is no such file. A test that cannot be
-// understood is a problem, and the others are given all the same.
+// PolicyTests reads the tests beside a policy file; if that file is missing, there are none. A test with a
+// problem is left out, and the others are returned.
 func PolicyTests(policyFile string) ([]policycheck.Trial, []Problem) {
 	path := PolicyTestsFile(policyFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +71,7 @@ func ParsePolicyTests(name string, content []byte) ([]policycheck.Trial, []Probl
 	return out, src.report.problems
 }
 
-// testsTree parses a list; nil: the document is empty, or it is none and the problem has been noted.
+// testsTree parses a list; nil: the document is empty, or has a problem that was reported.
 func (s source) testsTree(content []byte) *yaml.Node {
 	if len(content) > maxFile {
 		s.report.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
@@ -172,7 +172,7 @@ func (r trials) facts(n *yaml.Node, key string, t *policycheck.Trial) {
 	}
 }
 
-// factValues takes one value, or a list for a fact that is a set.
+// factValues decodes one value, or a list for a fact that is a set.
 func (r trials) factValues(n *yaml.Node, key string) ([]string, bool) {
 	nodes := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
@@ -189,7 +189,7 @@ func (r trials) factValues(n *yaml.Node, key string) ([]string, bool) {
 	return out, true
 }
 
-// appendJSON writes a value as the JSON that a caller would send.
+// appendJSON appends a value as JSON.
 func (r trials) appendJSON(dst []byte, n *yaml.Node, key string) []byte {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -212,7 +212,7 @@ func (r trials) appendJSON(dst []byte, n *yaml.Node, key string) []byte {
 		}
 		return append(dst, ']')
 	case n.Kind != yaml.ScalarNode:
-		return append(dst, "null"...) // lint has said that it is none
+		return append(dst, "null"...) // lint has reported it
 	}
 	return r.appendScalar(dst, n, key)
 }

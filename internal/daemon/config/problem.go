@@ -10,14 +10,14 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// Problem is one thing wrong with a configuration, and what to do about it. Problem's text never holds a secret.
+// Problem is one problem of a configuration, with its remedy. Its text never contains a secret.
 type Problem struct {
-	File    string `json:"file"`              // the path as it was given to Load, empty for the built-in defaults
+	File    string `json:"file"`              // the path as given to Load, empty for the built-in defaults
 	Line    int    `json:"line"`              // from 1; 0: the file as a whole
 	Key     string `json:"key"`               // such as mcpServers.docs.url or listen.http[0].addr; empty: the file
-	Problem string `json:"problem"`           // what is wrong and what to do, one line
-	Server  string `json:"server,omitempty"`  // not empty: only that server, or launcher:NAME, is refused, the rest runs
-	Warning bool   `json:"warning,omitempty"` // worth saying, stops nothing
+	Problem string `json:"problem"`           // the problem and its remedy, one line
+	Server  string `json:"server,omitempty"`  // not empty: only that server, or launcher:NAME, is refused
+	Warning bool   `json:"warning,omitempty"` // it refuses nothing
 }
 
 // MarshalJSON adds severity, which is error or warning.
@@ -51,33 +51,33 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Fatal tells whether the configuration as a whole is unusable: some problem is neither a warning nor confined to one
-// server. Load returns a nil Config exactly then.
+// Fatal reports whether the configuration as a whole is unusable: some problem is neither a warning nor
+// confined to one server. Load returns a nil Config exactly then.
 func Fatal(ps []Problem) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning && p.Server == "" })
 }
 
-// OK tells whether there is nothing but warnings: what `doorward check` exits 0 for.
+// OK reports whether all problems are warnings, in which case `doorward check` exits with 0.
 func OK(ps []Problem) bool {
 	return !slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
 }
 
-// report collects the problems of one file, with the lines of its keys.
+// report collects the problems of one file, and the lines of its keys.
 type report struct {
 	name     string
 	lines    map[string]int // line of every key that lint has seen
 	problems []Problem
-	failed   map[string]bool // keys with a problem that is no warning
-	server   string          // inside this server: problems of its values are its own
-	muted    bool            // inside a disabled server: such problems do not matter
-	entered  int             // how many problems there were when that server began
+	failed   map[string]bool // keys with a problem that is not a warning
+	server   string          // not empty: inside this server, whose problems refuse only itself
+	muted    bool            // inside a disabled server, whose problems are ignored
+	entered  int             // number of problems when that server began
 }
 
 func newReport(name string) *report {
 	return &report{name: name, lines: map[string]int{}, failed: map[string]bool{}}
 }
 
-// fail notes a problem that makes the whole file unusable.
+// fail reports a problem that makes the whole file unusable.
 func (r *report) fail(key, text string) { r.failAt(r.line(key), key, text) }
 
 // failAt is fail on a given line.
@@ -85,35 +85,37 @@ func (r *report) failAt(line int, key, text string) {
 	r.note(Problem{Line: line, Key: key, Problem: text})
 }
 
-// note adds a problem, with what a terminal would act on made visible: a path in an error may hold anything.
+// note adds a problem and replaces control characters in its text, because a path in an error may contain
+// any.
 func (r *report) note(p Problem) {
 	p.File, p.Problem = r.name, plaintext.Line(p.Problem)
 	r.failed[p.Key] = r.failed[p.Key] || !p.Warning
 	r.problems = append(r.problems, p)
 }
 
-// also is fail for a key that has no problem yet: a consequence of one is not worth a line.
+// also is fail for a key that has no problem yet, because a consequence of another problem is not worth a
+// line.
 func (r *report) also(key, text string) {
 	if !r.failed[key] {
 		r.fail(key, text)
 	}
 }
 
-// refuse notes a problem of a value: it costs a server its place, and elsewhere the file.
+// refuse reports a problem of a value: inside a server it refuses that server, elsewhere the file.
 func (r *report) refuse(key, text string) {
 	if !r.muted {
 		r.note(Problem{Line: r.line(key), Key: key, Problem: text, Server: r.server})
 	}
 }
 
-// warn notes what is worth saying.
+// warn reports a warning.
 func (r *report) warn(key, text string) {
 	if !r.muted {
 		r.note(Problem{Line: r.line(key), Key: key, Problem: text, Server: r.server, Warning: true})
 	}
 }
 
-// line is where a key stands, or the nearest key around it.
+// line returns the line of a key, or of the nearest key around it.
 func (r *report) line(key string) int {
 	for {
 		if line := r.lines[key]; line > 0 {

@@ -7,36 +7,37 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// Options are what Load needs from outside. Config does not dial, resolve or start anything itself.
+// Options holds the functions of Load for everything outside the file. Config does not dial, resolve or
+// start anything itself.
 type Options struct {
 	// Env looks up an environment variable. nil: every variable is unset.
 	Env func(name string) (value string, ok bool)
-	// CheckURL judges a server's resolved address; its error is shown, so it must not repeat the address. nil: only
-	// the scheme is judged.
+	// CheckURL checks a server's resolved address; its error is shown, so it must not repeat the address.
+	// nil: only the scheme is checked.
 	CheckURL func(raw string, allowPrivate bool) error
-	// ResolveCommand makes an absolute path of a command, which holds a slash only when it is absolute already.
-	// pathEnv is the PATH that the child will have. nil: Server.Path stays empty.
+	// ResolveCommand returns the absolute path of a command, which contains a slash only if it is already
+	// absolute. pathEnv is the PATH of the child. nil: Server.Path remains empty.
 	ResolveCommand func(command, pathEnv string) (string, error)
 	// Open opens the configuration and the policy file to read. nil: os.Open.
 	Open func(path string) (*os.File, error)
-	// Vet judges the content of the configuration file, before anything of it is looked at. nil: everything will do.
+	// Vet checks the content of the configuration file before it is parsed. nil: every content is accepted.
 	Vet func(content []byte) error
-	// File and Keyring fetch ${file:} and ${keyring:} references. nil: package secret's own.
+	// File and Keyring fetch ${file:} and ${keyring:} references. nil: those of package secret.
 	File    func(path string) (secret.Value, error)
 	Keyring func(service, name string) (secret.Value, error)
 }
 
-// source is the text of a file as nodes.
+// source parses the text of a file into nodes.
 type source struct{ report *report }
 
-// checker checks the values of a file beyond the form that the fields' tags give.
+// checker checks the values of a file beyond the tags of the fields.
 type checker struct {
 	report *report
 	dir    string
 	o      Options
 }
 
-// decoder carries one reading of a file. It never stops at a problem.
+// decoder holds the state of decoding one file. It never stops at a problem.
 type decoder struct {
 	dir     string
 	o       Options
@@ -47,7 +48,7 @@ type decoder struct {
 	secrets []string // paths of ${file:…} references
 }
 
-// fields is fieldsOf, once for each type in one reading of a file.
+// fields returns fieldsOf, computed once for each type and file.
 func (d *decoder) fields(t reflect.Type) []field {
 	if _, ok := d.known[t]; !ok {
 		d.known[t] = fieldsOf(t)

@@ -9,7 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// ownVariables hold Doorward's own credentials, which open its door. No server gets one, whatever the file says.
+// ownVariables lists the variables with Doorward's own credentials. No server gets one, whatever the file
+// says.
 var ownVariables = []string{"DOORWARD_TOKEN", "DOORWARD_SESSION"}
 
 // resolve fetches the references of a text. Nothing is fetched for a disabled server.
@@ -40,7 +41,7 @@ func (d *decoder) resolve(text, key string, f field) secret.Value {
 	return v
 }
 
-// mayRefer tells whether a text may refer to what it does, before anything is fetched.
+// mayRefer checks the references of a text before any is fetched.
 func (d *decoder) mayRefer(key string, f field, t secret.Template) bool {
 	for _, r := range t.Refs() {
 		switch {
@@ -56,10 +57,10 @@ func (d *decoder) mayRefer(key string, f field, t secret.Template) bool {
 	return true
 }
 
-// secretName is a variable that probably holds a secret.
+// secretName matches the name of a variable that probably contains a secret.
 var secretName = lazily(`(?i)token|secret|passw|api_?key|credential`)
 
-// warnVisible warns of what is probably a secret in a place that others can see.
+// warnVisible warns of a probable secret in a value that others can see.
 func (d *decoder) warnVisible(key string, f field, t secret.Template) {
 	where := map[string]string{
 		"args":    "every user of the machine can see arguments; pass it in env",
@@ -73,10 +74,10 @@ func (d *decoder) warnVisible(key string, f field, t secret.Template) {
 	}
 }
 
-// editorVariables are filled in by an editor and by nothing else.
+// editorVariables lists the variables that only an editor expands.
 var editorVariables = []string{"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator"}
 
-// advice says what to do about an error of a reference, where the error does not.
+// advice returns the remedy for an error of a reference, if the error does not contain it.
 func advice(err error) string {
 	unset, ok := errors.AsType[*secret.UnsetError](err)
 	switch {
@@ -90,7 +91,7 @@ func advice(err error) string {
 	return fmt.Sprintf("; set it where the daemon starts, or give a default with ${%s:-default}", unset.Name)
 }
 
-// split takes joined errors apart.
+// split returns the parts of a joined error.
 func split(err error) []error {
 	if err == nil {
 		return nil

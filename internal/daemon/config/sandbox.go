@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// sizeText is a size as it is written.
+// sizeText matches a size in the file.
 var sizeText = lazily(`^(0|[1-9][0-9]{0,15})(KiB|MiB|GiB)?$`)
 
 // parseSize reads 0, bytes, or 512MiB.
@@ -69,10 +69,10 @@ func (d *decoder) network(n *yaml.Node, key string, v reflect.Value) {
 	v.SetString(strings.Join(ports, ","))
 }
 
-// shut are the keys that say how a server is contained.
+// shut lists the keys about containment.
 var shut = []string{"read", "write", "nested_sandbox", "network", "limits"}
 
-// sandbox checks what the keys about containment mean together.
+// sandbox checks the keys about containment together.
 func (k checker) sandbox(key string, s *Server) {
 	h, at := s.Doorward, key+".doorward"
 	if h.Sandbox == "off" {
@@ -97,7 +97,7 @@ func (k checker) sandbox(key string, s *Server) {
 	}
 }
 
-// profiles are the words of read and write that are no paths.
+// profiles returns the words of read and write that are not paths.
 func profiles() []string {
 	for _, f := range fieldsOf(handlingType) {
 		if f.key == "read" {
@@ -107,7 +107,7 @@ func profiles() []string {
 	return nil
 }
 
-// paths checks what has been made absolute where it could be.
+// paths checks that paths could be made absolute.
 func (k checker) paths(key string, paths []string) {
 	for i, path := range paths {
 		if k.report.muted && path == "" || slices.Contains(profiles(), path) {

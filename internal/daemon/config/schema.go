@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// node is a part of a JSON Schema. Maps are written with sorted keys, so the text is the same each time.
+// node is a part of a JSON Schema. Maps are written with sorted keys, so the text is always the same.
 type node = map[string]any
 
-// Schema returns the JSON Schema (2020-12) of the configuration, for editors. It is made from the structs that
-// Load fills. A file that it accepts may still have problems that only Load finds, such as a variable that is not
-// set.
+// Schema returns the JSON Schema (2020-12) of the configuration, for editors. It is made from the structs
+// that Load fills. A file that it accepts may have problems that only Load finds, such as an unset
+// variable.
 func Schema() ([]byte, error) {
 	root := section(reflect.TypeFor[Config]())
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -46,7 +46,7 @@ func section(t reflect.Type) node {
 	return n
 }
 
-// addServerRules adds what holds for servers alone.
+// addServerRules adds the rules that apply to servers only.
 func addServerRules(n, properties node) {
 	n["oneOf"] = []node{{"required": []string{"command"}}, {"required": []string{"url"}}}
 	for _, key := range clientOnly {
@@ -80,7 +80,7 @@ func schemaOf(f field, t reflect.Type) node {
 	return scalarSchema(f, t)
 }
 
-// mapSchema describes names with values.
+// mapSchema describes a mapping of names to values.
 func mapSchema(f field, t reflect.Type) node {
 	n := node{"type": []string{"object", "null"}, "additionalProperties": schemaOf(f, t.Elem())}
 	switch t.Elem() {
@@ -92,7 +92,7 @@ func mapSchema(f field, t reflect.Type) node {
 	return n
 }
 
-// listSchema describes a list. Its default and enum are about the items.
+// listSchema describes a list. Its default and enum apply to the items.
 func listSchema(f field, t reflect.Type) node {
 	item := f
 	item.fallback = ""

@@ -15,16 +15,18 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// serverName is what may stand before the two underscores of an aggregated tool name. It holds no two itself.
+// serverName matches the name of a server. With "__" excluded, it can precede the two underscores of an
+// aggregated name.
 var serverName = lazily(`^[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,62}[a-zA-Z0-9])?$`)
 
-// builtin are the servers that Doorward brings itself.
+// builtin lists the names of the built-in servers.
 var builtin = []string{"agent", "instructions"}
 
-// serverKey is the key of a server.
+// serverKey returns the key of a server.
 func serverKey(name string) string { return join("mcpServers", name) }
 
-// serverEntry decodes one server. Whether it is disabled is looked up first: then nothing about its values matters.
+// serverEntry decodes one server. It first checks whether the server is disabled, in which case its values
+// do not matter.
 func (d *decoder) serverEntry(n *yaml.Node, key, name string, v reflect.Value) {
 	s := &Server{Name: name, Line: d.report.line(key)}
 	d.setDefaults(reflect.ValueOf(s).Elem())
@@ -45,10 +47,10 @@ func (d *decoder) serverEntry(n *yaml.Node, key, name string, v reflect.Value) {
 	}
 }
 
-// neither is a server that cannot be reached.
+// neither is the problem of a server without command and url.
 const neither = "the server has neither command nor url; give it one"
 
-// isDisabled finds disabled: true.
+// isDisabled reports whether a server contains disabled: true.
 func isDisabled(n *yaml.Node) bool {
 	if n.Kind != yaml.MappingNode {
 		return false
@@ -61,7 +63,7 @@ func isDisabled(n *yaml.Node) bool {
 	return false
 }
 
-// name checks a server's name by itself.
+// name checks a server's name.
 func (k checker) name(key, name string) {
 	switch {
 	case !serverName.MatchString(name) || strings.Contains(name, "__"):
@@ -71,7 +73,7 @@ func (k checker) name(key, name string) {
 	}
 }
 
-// server checks what the values of a server mean together.
+// server checks the values of a server together.
 func (k checker) server(n *yaml.Node, key string, s *Server) {
 	if n.Kind != yaml.MappingNode {
 		return
@@ -95,7 +97,7 @@ func (k checker) server(n *yaml.Node, key string, s *Server) {
 	k.signIn(key, s)
 }
 
-// settleKind finds the transport and whether the server has what it needs.
+// settleKind determines the transport, and reports whether the server has the keys that it needs.
 func (k checker) settleKind(key string, given map[string]*yaml.Node, s *Server) bool {
 	command, url, typ := given["command"] != nil, given["url"] != nil, join(key, "type")
 	switch {
@@ -108,7 +110,7 @@ func (k checker) settleKind(key string, given map[string]*yaml.Node, s *Server) 
 	case command && url:
 		k.report.fail(key, "the server has both command and url; keep one")
 	case !command && !url && slices.ContainsFunc(k.report.problems[k.report.entered:], func(p Problem) bool { return !p.Warning }):
-		// The key may be among those that are wrong.
+		// One of the reported keys may be the misspelt key.
 	case !command && !url:
 		k.report.also(key, neither)
 	case k.report.failed[typ] || k.report.muted && s.Kind != "stdio" && s.Kind != "http" && s.Kind != "sse":
@@ -122,7 +124,7 @@ func (k checker) settleKind(key string, given map[string]*yaml.Node, s *Server) 
 	return false
 }
 
-// warnUseless names keys that do nothing for this kind of server.
+// warnUseless warns of keys that have no effect for this kind of server.
 func (k checker) warnUseless(key string, given map[string]*yaml.Node, s *Server) {
 	useless := map[bool][]string{true: {"headers"}, false: {"args", "env", "cwd"}}[s.Kind == "stdio"]
 	for _, name := range useless {
@@ -141,10 +143,11 @@ func (k checker) warnUseless(key string, given map[string]*yaml.Node, s *Server)
 	}
 }
 
-// shellMeaning are characters that a shell would act on. No shell reads the command, so they are a mistake.
+// shellMeaning is the set of characters that are special to a shell. No shell reads the command, so they
+// are a mistake.
 const shellMeaning = "|&;<>()$`\"'*?[]{}!#\\\n\r"
 
-// command resolves the command of a child, and looks at its arguments and environment.
+// command resolves the command of a child, and checks its arguments and environment.
 func (k checker) command(key string, s *Server) {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		value := s.Env[name]
@@ -175,13 +178,13 @@ func (k checker) command(key string, s *Server) {
 	}
 }
 
-// hasArguments tells a name of a program with words behind it from a path with spaces in it.
+// hasArguments distinguishes a program name followed by words from a path that contains spaces.
 func hasArguments(command string) bool {
 	program, _, more := strings.Cut(command, " ")
 	return more && !strings.Contains(program, "/")
 }
 
-// resolveCommand finds the program on the PATH that the child will have.
+// resolveCommand finds the program on the PATH of the child.
 func (k checker) resolveCommand(key string, s *Server) {
 	command, path := s.Command, get(k.o.Env, "PATH")
 	if strings.Contains(command, "/") && !filepath.IsAbs(command) {
@@ -201,7 +204,8 @@ func (k checker) resolveCommand(key string, s *Server) {
 	s.Path = resolved
 }
 
-// displayCommand is a command line as it stands in the file. Words with spaces are quoted, for reading only.
+// displayCommand returns a command line as written in the file. Words with spaces are quoted for
+// readability.
 func displayCommand(command, args *yaml.Node) string {
 	words := []string{command.Value}
 	for _, a := range written(args) {
@@ -215,7 +219,7 @@ func displayCommand(command, args *yaml.Node) string {
 	return strings.Join(words, " ")
 }
 
-// written are arguments as they stand in the file.
+// written returns arguments as written in the file.
 func written(args *yaml.Node) (out []secret.Value) {
 	if args == nil {
 		return nil
@@ -226,8 +230,8 @@ func written(args *yaml.Node) (out []secret.Value) {
 	return out
 }
 
-// displayURL is an address as it stands in the file, without query and fragment. One with user information is
-// refused elsewhere and not shown.
+// displayURL returns an address as written in the file, without query and fragment. An address with user
+// information is refused elsewhere and not shown.
 func displayURL(written string) string {
 	written, _, _ = strings.Cut(written, "?")
 	written, _, _ = strings.Cut(written, "#")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// signIn checks how a server is signed in to.
+// signIn checks the sign-in settings of a server.
 func (k checker) signIn(key string, s *Server) {
 	o, at := s.Doorward.OAuth, key+".doorward.oauth"
 	_, own := headerOf(s.Headers, "authorization")

@@ -11,16 +11,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// clientOnly are keys of a server that belong to the client from which a file was pasted. They are ignored with a
-// warning, because ignoring them grants nothing. Sources: the configuration pages of Claude Code, Cline, Gemini CLI,
-// Inspector, Kiro, Roo Code and VS Code.
+// clientOnly lists keys of a server that belong to the client whose file was copied. They are ignored with
+// a warning, because ignoring them grants nothing. Sources: the configuration pages of Claude Code, Cline,
+// Gemini CLI, Inspector, Kiro, Roo Code and VS Code.
 var clientOnly = []string{
 	"alwaysAllow", "autoApprove", "description", "dev", "gallery", "headersHelper", "oauth", "protocolEra", "timeout",
 	"trust", "version", "watchPaths",
 }
 
-// elsewhere are keys of other dialects that mean something, and where Doorward has it. Some of them restrict, so
-// none is left out in silence.
+// elsewhere maps keys of other dialects to Doorward's. Some of them restrict a server, so they are never
+// ignored silently.
 var elsewhere = map[string]string{
 	"arguments":            "args",
 	"baseUrl":              "url",
@@ -50,7 +50,7 @@ var elsewhere = map[string]string{
 	"working_directory":    "cwd",
 }
 
-// elsewhereTop are top keys of other dialects.
+// elsewhereTop maps top-level keys of other dialects to advice.
 var elsewhereTop = map[string]string{
 	"servers":         "this is VS Code's key; write mcpServers instead, with the same entries",
 	"mcp_servers":     "this is Codex's key; write mcpServers instead",
@@ -70,10 +70,10 @@ var elsewhereTop = map[string]string{
 
 const inListen = "an address stands under listen; write listen: {http: [{addr: \"127.0.0.1:7866\"}]}"
 
-// ownFile are keys that show that this is a client's own file with all that it keeps.
+// ownFile maps keys that identify a client's own state file to advice.
 var ownFile = map[string]string{"numStartups": "Claude Code's own file; run doorward import claude-code"}
 
-// clientsFile notes that the file is a client's own, in place of a problem for each of its keys.
+// clientsFile reports that the file is a client's own, instead of a problem for each of its keys.
 func (d *decoder) clientsFile(root *yaml.Node) bool {
 	if root.Kind != yaml.MappingNode {
 		return false
@@ -87,7 +87,7 @@ func (d *decoder) clientsFile(root *yaml.Node) bool {
 	return false
 }
 
-// unknown reports a key that a section does not have, with what was probably meant.
+// unknown reports a key that a section does not have, with the key that was probably meant.
 func (d *decoder) unknown(section reflect.Type, key, name string) {
 	inServer := section == serverType
 	theirs := section == handlingType && slices.Contains(d.keys(serverType), name)
@@ -114,7 +114,7 @@ func (d *decoder) unknown(section reflect.Type, key, name string) {
 	}
 }
 
-// suggest names the candidate that is probably meant. It begins with a semicolon unless it is empty.
+// suggest returns the candidate that was probably meant, after a semicolon; empty: none.
 func suggest(got string, candidates []string) string {
 	best, distance := "", 3
 	got = fold(got)
@@ -129,7 +129,7 @@ func suggest(got string, candidates []string) string {
 	return ""
 }
 
-// fold takes out what spellings of one word differ in.
+// fold removes the differences between spellings of one word.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == ' ' {
@@ -139,8 +139,8 @@ func fold(s string) string {
 	}, s)
 }
 
-// editDistance counts insertions, deletions, replacements and swaps of neighbours between two texts. Where it cannot
-// be below 3 it may give 3.
+// editDistance counts insertions, deletions, replacements and swaps of neighbours between two texts. It may
+// return 3 for any distance of 3 or more.
 func editDistance(a, b string) int {
 	if len(a) > len(b)+2 || len(b) > len(a)+2 {
 		return 3

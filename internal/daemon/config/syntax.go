@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// malformed is what the YAML library says, in part, and what to say instead.
+// malformed maps parts of the YAML library's messages to advice.
 var malformed = []struct{ said, advice string }{
 	{"mapping values are not allowed", "a colon stands where no key can end; put a text with a colon and a space in quotes, or see that this line is " +
 		"indented as its neighbours are and that the line above has its colon"},
@@ -31,8 +31,8 @@ var malformed = []struct{ said, advice string }{
 
 const doubleBackslash = `a backslash in double quotes begins an escape; write \\ for one, or use single quotes`
 
-// syntaxText is what to say about content that is no plain YAML. A message that quotes the file is not repeated: what
-// it quotes may be a secret that should have been in quotation marks.
+// syntaxText describes content that is not plain YAML. A message that quotes the file is not repeated,
+// because the quoted text may be a secret that should have been in quotation marks.
 func syntaxText(err *plainyaml.Error, content []byte) string {
 	switch {
 	case err.Kind == plainyaml.Second:
@@ -52,7 +52,7 @@ func syntaxText(err *plainyaml.Error, content []byte) string {
 	return begin + ": " + err.Text
 }
 
-// yamlAdvice is what to say of an error in a line; empty: nothing better is known.
+// yamlAdvice returns advice for an error in a line; empty: none.
 func yamlAdvice(said, line string) string {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
 	switch {
@@ -69,7 +69,7 @@ func yamlAdvice(said, line string) string {
 	return ""
 }
 
-// lineText is a line of the content, from 1.
+// lineText returns a line of the content, counted from 1.
 func lineText(content []byte, number int) string {
 	lines := bytes.Split(content, []byte("\n"))
 	if number < 1 || number > len(lines) {
@@ -78,14 +78,14 @@ func lineText(content []byte, number int) string {
 	return string(bytes.TrimPrefix(lines[number-1], []byte("\ufeff")))
 }
 
-// looksLikeJSON tells content that begins with a brace and a quoted name, or a comment in place of it.
+// looksLikeJSON reports whether content begins with a brace followed by a quoted name or a comment.
 func looksLikeJSON(content []byte) bool {
 	rest, brace := bytes.CutPrefix(bytes.TrimLeft(content, " \t\r\n"), []byte("{"))
 	rest = bytes.TrimLeft(rest, " \t\r\n")
 	return brace && len(rest) > 0 && (rest[0] == '"' || rest[0] == '/')
 }
 
-// jsonProblem is what to say about content that is no JSON, and its line.
+// jsonProblem describes content that is not JSON, and returns the line of the error.
 func jsonProblem(content []byte, err error) (line int, text string) {
 	at, said := len(content), ""
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
@@ -108,7 +108,8 @@ func jsonProblem(content []byte, err error) (line int, text string) {
 	}
 }
 
-// jsonAdvice judges by what stands before and behind the place of an error. comma: a comma before it is what is wrong.
+// jsonAdvice returns advice from the text before and after the place of an error. comma reports that a
+// comma before the place is the error.
 func jsonAdvice(before, rest []byte) (text string, comma bool) {
 	if next, ok := bytes.CutPrefix(rest, []byte(",")); ok && closes(bytes.TrimLeft(next, " \t\r\n")) {
 		return "a comma stands before a closing bracket; take it out", false
@@ -134,7 +135,8 @@ func closes(b []byte) bool { return len(b) > 0 && (b[0] == '}' || b[0] == ']') }
 
 var errMoreValues = errors.New("more than one value")
 
-// lineOf is the line of an offset, from 1. A line end at the end of the content begins no line.
+// lineOf returns the line of an offset, counted from 1. A line end at the end of the content begins no
+// line.
 func lineOf(content []byte, offset int) int {
 	content = bytes.TrimSuffix(content, []byte("\n"))
 	return 1 + bytes.Count(content[:min(offset, len(content))], []byte("\n"))

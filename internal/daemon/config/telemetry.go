@@ -30,7 +30,7 @@ func (k checker) telemetry(t Telemetry) {
 	k.headers("telemetry.headers", t.Headers)
 }
 
-// isLoopback tells whether a host is this machine.
+// isLoopback reports whether a host is this machine.
 func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && a.IsLoopback() && !a.Is4In6()

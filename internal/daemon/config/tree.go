@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// tree parses content into nodes. nil: the document is empty, or it is none and the problem has been noted.
+// tree parses content into nodes. nil: the document is empty, or has a problem that was reported.
 func (s source) tree(content []byte) *yaml.Node {
 	if len(content) > maxFile {
 		s.report.failAt(1, "", fmt.Sprintf("the file is larger than %d bytes", maxFile))
@@ -23,8 +23,8 @@ func (s source) tree(content []byte) *yaml.Node {
 		s.report.failAt(lineOf(content, i), "", "this is not UTF-8 text; save the file as UTF-8")
 		return nil
 	}
-	// JSON is read as JSON, because YAML does not know all of its escapes. Content that only begins like JSON is YAML
-	// in flow style.
+	// JSON is parsed as JSON, because YAML lacks some of its escapes. Content that only begins like JSON is
+	// YAML in flow style.
 	if trimmed := bytes.TrimLeft(content, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
 		root, err := jsonTree(content)
 		if err == nil {
@@ -39,7 +39,7 @@ func (s source) tree(content []byte) *yaml.Node {
 	return s.yamlTree(content, yaml.MappingNode, "the file must be a mapping of sections, such as listen, mcpServers and log; write mcpServers: and the servers below it")
 }
 
-// yamlTree parses one YAML document and checks the kind of its root; wrong is what to say of another.
+// yamlTree parses one YAML document and checks the kind of its root; wrong is the problem of another kind.
 func (s source) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.Node {
 	root, err := plainyaml.Parse(content)
 	switch {
@@ -55,7 +55,7 @@ func (s source) yamlTree(content []byte, kind yaml.Kind, wrong string) *yaml.Nod
 	return root
 }
 
-// jsonTree parses one JSON value into the nodes that YAML would give, duplicate names included.
+// jsonTree parses one JSON value into the nodes that YAML would produce, including duplicate names.
 func jsonTree(content []byte) (*yaml.Node, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(content), jsontext.AllowDuplicateNames(true))
 	j := jsonReader{dec: dec, content: content, line: 1}
@@ -69,7 +69,7 @@ func jsonTree(content []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// jsonReader keeps count of lines. The decoder bounds the depth.
+// jsonReader counts lines while it reads. The decoder limits the depth.
 type jsonReader struct {
 	dec     *jsontext.Decoder
 	content []byte
@@ -77,7 +77,7 @@ type jsonReader struct {
 	line    int
 }
 
-// value reads one value or the end of a container, which is a node without kind.
+// value reads one value, or the end of a container as a node without kind.
 func (j *jsonReader) value() (*yaml.Node, error) {
 	tok, err := j.dec.ReadToken()
 	if err != nil {
@@ -111,7 +111,7 @@ func (j *jsonReader) value() (*yaml.Node, error) {
 	return n, nil
 }
 
-// children reads up to the end of the container.
+// children reads values up to the end of the container.
 func (j *jsonReader) children(n *yaml.Node) error {
 	for {
 		child, err := j.value()
@@ -122,10 +122,10 @@ func (j *jsonReader) children(n *yaml.Node) error {
 	}
 }
 
-// isNull tells whether a key was given no value.
+// isNull reports whether a key has no value.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// pairs walks a mapping that lint has cleaned.
+// pairs iterates over a mapping that lint has checked.
 func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
 	return func(yield func(string, *yaml.Node) bool) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -136,10 +136,10 @@ func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
 	}
 }
 
-// isForeign tells what lint has noted and decoding leaves out.
+// isForeign reports whether lint has reported a node, so that decoding skips it.
 func isForeign(n *yaml.Node) bool { return n.Kind == yaml.AliasNode || n.Style&yaml.TaggedStyle != 0 }
 
-// kindName says what a node is.
+// kindName describes the kind of a node.
 func kindName(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -161,8 +161,8 @@ func (s source) is(n *yaml.Node, key string, kind yaml.Kind, want string) bool {
 	return true
 }
 
-// text takes a scalar that is text. A bare number or truth value is not: which text it stands for depends on who
-// reads it.
+// text returns a scalar that is text. A bare number or truth value is refused, because parsers disagree
+// about the text that it stands for.
 func (s source) text(n *yaml.Node, key string) (string, bool) {
 	switch {
 	case n.Kind != yaml.ScalarNode:

@@ -14,10 +14,10 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// hostName is a DNS name, lower or upper case.
+// hostName matches a DNS name in lower or upper case.
 var hostName = lazily(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
-// listener checks the form of a listener. Its address is not judged here: one that is nonsense counts as not
+// listener checks the form of a listener. It does not check the address: an invalid one counts as not
 // loopback, and the bind table decides.
 func (k checker) listener(key string, l Listener) {
 	if l.Addr == "" && !k.report.failed[key] {
@@ -43,9 +43,8 @@ func (k checker) listener(key string, l Listener) {
 	}
 }
 
-// proxyNetwork reads an entry of trusted_proxies. The address of a network must
-// have no bits beyond its length, so that a slip does not widen it, and a network
-// of all addresses is refused.
+// proxyNetwork parses an entry of trusted_proxies. The address of a network must have no bits beyond its
+// length, so that a mistake does not widen it, and a network of all addresses is refused.
 func proxyNetwork(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -62,7 +61,7 @@ func proxyNetwork(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// isHost tells whether s is what a Host header may say.
+// isHost reports whether s is a valid value of a Host header.
 func isHost(s string) bool {
 	host, port := s, ""
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
@@ -78,22 +77,22 @@ func isHost(s string) bool {
 	return len(host) <= 253 && hostName.MatchString(host)
 }
 
-// isOrigin tells whether s is what a browser sends as Origin.
+// isOrigin reports whether s is an origin as a browser sends it.
 func isOrigin(s string) bool {
 	scheme, host, ok := strings.Cut(s, "://")
 	return ok && (scheme == "http" || scheme == "https") && isHost(host) && host == strings.ToLower(host)
 }
 
-// isHTTPS tells whether s is a plain https address.
+// isHTTPS reports whether s is a plain https address.
 func isHTTPS(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
 }
 
-// scopeWord is one of the words of doorward token new --scope.
+// scopeWord matches one of the words of doorward token new --scope.
 var scopeWord = lazily(`^(agent|instructions|admin|server:[A-Za-z0-9_-]+|tool:[A-Za-z0-9_-]+/[^\s,]+)$`)
 
-// oauth checks the section when it is in use.
+// oauth checks the section if it is in use.
 func (k checker) oauth(o OAuth) {
 	if o.Issuer == "" {
 		if o.Audience != "" || len(o.Scopes) > 0 || o.AllowPrivate {
@@ -117,7 +116,7 @@ func (k checker) oauth(o OAuth) {
 	k.scopes(o)
 }
 
-// scopeServers warns of scopes that grant a server that is not there.
+// scopeServers warns of scopes that grant a server that is not configured.
 func (k checker) scopeServers(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.OAuth.Scopes)) {
 		for i, w := range c.OAuth.Scopes[name] {
@@ -129,7 +128,7 @@ func (k checker) scopeServers(c *Config) {
 	}
 }
 
-// issuer judges the issuer's address.
+// issuer checks the issuer's address.
 func (k checker) issuer(o OAuth) {
 	switch {
 	case !isHTTPS(o.Issuer):
@@ -143,8 +142,8 @@ func (k checker) issuer(o OAuth) {
 	}
 }
 
-// isOwnURL tells whether s can be the URL of a daemon: its paths are fixed, so
-// there is none in it.
+// isOwnURL reports whether s can be the URL of a daemon. It has no path, because a daemon's paths are
+// fixed.
 func isOwnURL(s string) bool {
 	s = strings.TrimSuffix(s, "/")
 	if !isOrigin(s) {
@@ -162,7 +161,7 @@ func isOwnURL(s string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback() && !a.Is4In6()
 }
 
-// scopeName is a scope as RFC 6749, 3.3 writes it.
+// scopeName matches a scope (RFC 6749, 3.3).
 var scopeName = lazily(`^[\x21\x23-\x5b\x5d-\x7e]{1,128}$`)
 
 // scopes checks what the scopes of the issuer grant.
@@ -179,7 +178,7 @@ func (k checker) scopes(o OAuth) {
 	}
 }
 
-// serverURL judges the address of a server.
+// serverURL checks the address of a server.
 func (k checker) serverURL(key string, s *Server) {
 	raw := s.URL.Reveal()
 	scheme, _, _ := strings.Cut(raw, ":")
@@ -197,17 +196,18 @@ func (k checker) serverURL(key string, s *Server) {
 	}
 }
 
-// ownHeaders are written by Doorward or by the connection. A configured one would contradict them.
+// ownHeaders lists the headers that Doorward or the connection sets. A configured one would contradict
+// them.
 var ownHeaders = []string{
 	"accept", "connection", "content-encoding", "content-length", "content-type", "forwarded", "host",
 	"keep-alive", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id", "proxy-authorization", "proxy-connection", "te",
 	"trailer", "transfer-encoding", "upgrade", "via", "x-forwarded-for", "x-real-ip",
 }
 
-// headerName is a token of RFC 9110, 5.6.2.
+// headerName matches a token (RFC 9110, 5.6.2).
 var headerName = lazily("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 
-// headers judges the headers that are sent to a server.
+// headers checks the headers that are sent to a server.
 func (k checker) headers(key string, headers map[string]secret.Value) {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -227,7 +227,7 @@ func (k checker) headers(key string, headers map[string]secret.Value) {
 	}
 }
 
-// headerOf finds a configured header, whatever its case.
+// headerOf returns a configured header, ignoring case.
 func headerOf(headers map[string]secret.Value, name string) (secret.Value, bool) {
 	for h, v := range headers {
 		if strings.EqualFold(h, name) {
@@ -237,10 +237,10 @@ func headerOf(headers map[string]secret.Value, name string) (secret.Value, bool)
 	return secret.Value{}, false
 }
 
-// isControl tells what RFC 9110, 5.5 keeps out of a header's value.
+// isControl reports whether RFC 9110, 5.5 excludes a character from a header's value.
 func isControl(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }
 
-// patterns checks the names of tools.
+// patterns checks tool name patterns.
 func (k checker) patterns(key string, patterns []string) {
 	for i, p := range patterns {
 		if p == "" || len(p) > 256 || strings.ContainsFunc(p, func(r rune) bool { return r <= 0x20 || r == 0x7f }) {
@@ -249,7 +249,7 @@ func (k checker) patterns(key string, patterns []string) {
 	}
 }
 
-// TrustedProxies are the networks of Proxies, as far as they are well formed.
+// TrustedProxies returns the networks of Proxies; entries that are not valid are left out.
 func (l Listener) TrustedProxies() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range l.Proxies {
@@ -260,7 +260,7 @@ func (l Listener) TrustedProxies() []netip.Prefix {
 	return all
 }
 
-// serverOfRight is the configured server that a word is about; empty for none.
+// serverOfRight returns the configured server that a word names; empty: none.
 func serverOfRight(word string) string {
 	kind, rest, _ := strings.Cut(word, ":")
 	server, _, _ := strings.Cut(rest, "/")
