@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// A Change is what a command does to one file.
+// A Change is a planned change of one file.
 type Change struct {
 	Client string
 	File   File
 	After  []byte // nil: the file is removed
-	spent  string // the copy that After was taken from, which is not needed any more
+	spent  string // the backup from which After was taken, and which is then removed
 }
 
-// Nothing tells whether the change leaves the file as it is.
+// Nothing reports whether the change leaves the file as it is.
 func (c Change) Nothing() bool {
 	return (c.After == nil) == (c.File.Text == nil) && bytes.Equal(c.After, c.File.Text)
 }
 
-// Install plans an entry that runs command with args in the client's file at
-// path.
+// Install plans an entry that runs command with args in the client's file at path.
 func Install(c *Client, path, command string, args []string) (Change, error) {
 	f, err := Read(path)
 	if err != nil {
@@ -35,10 +34,10 @@ func Install(c *Client, path, command string, args []string) (Change, error) {
 	return change, change.possible()
 }
 
-// Uninstall plans the removal of Doorward's entry from the client's file at
-// path. A file that is as an installation left it becomes what it was before:
-// the copy of it that is beside it, or nothing. From any other file the entry
-// alone is removed.
+// Uninstall plans the removal of Doorward's entry from the client's file at path. If the
+// file is exactly as an installation left it, the state before the installation is
+// restored: from the backup beside it, or as no file. From any other file only the entry is
+// removed.
 func Uninstall(c *Client, path string) (Change, error) {
 	f, err := Read(path)
 	if err != nil {
@@ -60,8 +59,7 @@ func Uninstall(c *Client, path string) (Change, error) {
 	return change, change.possible()
 }
 
-// restore looks for the text from which an installation of the command line made
-// the file.
+// restore looks for the text from which an installation of the command line made the file.
 func (c *Change) restore(client *Client, words []string) {
 	made := func(from []byte) bool {
 		if found, err := client.Installed(from); err != nil || found != nil {
@@ -88,9 +86,8 @@ func (c Change) possible() error {
 	return c.File.Writable()
 }
 
-// Write makes the changes, after a look at all files: when one of them is not as
-// it was read, none is written. now names the copies that are made, whose paths
-// are returned.
+// Write makes the changes, after checking all files: if one of them has changed since it
+// was read, none is written. now names the backups, whose paths are returned.
 func Write(all []Change, now time.Time) (backups []string, err error) {
 	for _, c := range all {
 		if err := errors.Join(c.File.Unchanged(), c.possible()); err != nil {
@@ -109,8 +106,8 @@ func Write(all []Change, now time.Time) (backups []string, err error) {
 	return backups, nil
 }
 
-// write makes one change. What is taken back needs no copy: installing again
-// makes it.
+// write makes one change. An undone installation needs no backup, because installing again
+// repeats it.
 func (c Change) write(now time.Time) (backup string, err error) {
 	if c.Nothing() {
 		return "", nil

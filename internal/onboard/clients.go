@@ -1,27 +1,27 @@
 package onboard
 
-// A Client is one MCP client: where its files are and how they are written.
+// A Client is one MCP client, with the places and the format of its files.
 type Client struct {
-	Name    string   // as on the command line
-	Title   string   // as people call it
+	Name    string   // on the command line
+	Title   string   // for people
 	Format  Format   // of all its files
-	Keys    []string // the way from the root of a file to its servers
-	list    bool     // the servers are a list, each with its name
+	Keys    []string // the keys from the root of a file to its servers
+	list    bool     // the servers are a list, and each contains its name
 	user    places
-	each    bool     // several of the user's files are in use at once, by different versions
+	each    bool     // several of the user's files may be in use at once, by different versions
 	project []string // relative to the project's directory
 	shape   func(command string, args []string) object
-	expands syntax  // what it replaces in the values of an entry
-	later   *Client // a version that has its servers below Keys, where a file has them there
+	expands syntax  // the references that the client expands in the values of an entry
+	later   *Client // a later version of the client, whose servers are below other Keys
 }
 
-// syntax is how a client writes references in values.
+// syntax is the notation of references in values.
 type syntax uint8
 
 const (
-	literal syntax = iota // a value is what it says
-	braces                // ${NAME}, ${NAME:-default}, ${env:NAME} and an editor's own
-	dollars               // the same and $NAME
+	literal syntax = iota // none
+	braces                // ${NAME}, ${NAME:-default}, ${env:NAME} and variables of an editor
+	dollars               // braces and $NAME
 	curly                 // {env:NAME} and {file:PATH}
 )
 
@@ -89,8 +89,8 @@ func Find(name string) *Client {
 	return nil
 }
 
-// in is the client in the version that a decoded text is written for. A server that is
-// called as the key of a later version is told from it by its values, which are no objects.
+// in returns the client in the version of a decoded text. A server whose name equals the
+// key of a later version is recognised by its values, which are not all objects.
 func (c *Client) in(tree any) *Client {
 	if c.later == nil {
 		return c
@@ -106,8 +106,8 @@ func (c *Client) in(tree any) *Client {
 	return c.later
 }
 
-// holding is the client in the version in which a decoded text has Doorward's entry, and
-// without one in that of the text.
+// holding returns the client in the version in which a decoded text contains Doorward's
+// entry; without an entry, in the version of the text.
 func (c *Client) holding(tree any) *Client {
 	if _, found := c.doc().find(tree, Name); found {
 		return c
@@ -121,7 +121,7 @@ func plain(command string, args []string) object {
 	return object{{"command", command}, {"args", args}}
 }
 
-// typed writes the transport first.
+// typed adds the transport in front.
 func typed(transport string) func(string, []string) object {
 	return func(command string, args []string) object {
 		return append(object{{"type", transport}}, plain(command, args)...)
@@ -132,17 +132,18 @@ func named(command string, args []string) object {
 	return append(object{{"name", Name}}, plain(command, args)...)
 }
 
-// copilot names the tools that are offered, as its documentation does.
+// copilot also lists the offered tools, as its documentation does.
 func copilot(command string, args []string) object {
 	return append(typed("local")(command, args), pair{"tools", []string{"*"}})
 }
 
-// opencode has the command and its arguments in one list.
+// opencode puts the command and its arguments into one list.
 func opencode(command string, args []string) object {
 	return object{{"type", "local"}, {"command", append([]string{command}, args...)}, {"enabled", true}}
 }
 
-// opencodeLater is that of its second version, where a server is on unless it says disabled.
+// opencodeLater is the entry of opencode's second version, where a server is enabled by
+// default.
 func opencodeLater(command string, args []string) object {
 	return object{{"type", "local"}, {"command", append([]string{command}, args...)}}
 }
@@ -151,7 +152,7 @@ func zed(command string, args []string) object {
 	return append(object{{"source", "custom"}}, append(plain(command, args), pair{"env", object{}})...)
 }
 
-// goose has a timeout in seconds, which it requires in older versions.
+// goose has a timeout in seconds, which older versions require.
 func goose(command string, args []string) object {
 	return object{{"enabled", true}, {"type", "stdio"}, {"name", Name}, {"description", "The MCP servers behind Doorward"},
 		{"cmd", command}, {"args", args}, {"envs", object{}}, {"timeout", 300}}

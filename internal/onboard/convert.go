@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// server is an entry in Doorward's dialect.
+// server is an entry in the form of Doorward's configuration.
 type server struct {
-	kind         string // empty: what command or url says
+	kind         string // empty: determined by command or url
 	command      string
 	args         []string
 	env          map[string]string
@@ -23,7 +23,7 @@ type server struct {
 	allowPrivate bool
 }
 
-// object is the entry as it is written.
+// object returns the entry to write.
 func (s server) object() object {
 	var o object
 	add := func(key string, value any, there bool) {
@@ -43,7 +43,7 @@ func (s server) object() object {
 	return o
 }
 
-// handling is what stands under the key doorward.
+// handling returns the value of the key doorward.
 func (s server) handling() object {
 	var tools, o object
 	if s.allow != nil {
@@ -69,7 +69,7 @@ func sorted(m map[string]string) object {
 	return o
 }
 
-// conversion is the work on one entry.
+// conversion is the conversion of one entry.
 type conversion struct {
 	entry
 	home  string
@@ -82,8 +82,8 @@ func (c *conversion) note(format string, a ...any) {
 	}
 }
 
-// server translates the entry. It is nil for one that is no MCP server, with a
-// note that says why.
+// server converts the entry. If it is not an MCP server, the result is nil and a note
+// gives the reason.
 func (c *conversion) server() *server {
 	s := &server{env: map[string]string{}, headers: map[string]string{}}
 	switch kind, _ := c.values["type"].(string); kind {
@@ -111,10 +111,10 @@ func (c *conversion) server() *server {
 	return s
 }
 
-// program reads what starts a server.
+// program reads the command of a server.
 func (c *conversion) program(s *server) {
 	values := c.values
-	if below, ok := values["command"].(map[string]any); ok { // as older versions of Zed have it
+	if below, ok := values["command"].(map[string]any); ok { // the form of older versions of Zed
 		values = map[string]any{"command": below["path"], "args": below["args"], "env": below["env"]}
 	}
 	words := commandLine(values)
@@ -142,7 +142,7 @@ func (c *conversion) program(s *server) {
 }
 
 // path makes a command that is a path absolute: ~/ is the home directory, and a relative
-// path begins at the directory of the project. A bare name is looked up in PATH later.
+// path is relative to the directory of the project. A bare name will be looked up in PATH.
 func (c *conversion) path(command string) string {
 	if strings.ContainsRune(command, '/') && !strings.HasPrefix(command, "$") {
 		return c.within(command)
@@ -150,7 +150,8 @@ func (c *conversion) path(command string) string {
 	return command
 }
 
-// within makes a path absolute. A relative path of an entry without a directory stays.
+// within makes a path absolute. Without a directory of the entry, a relative path is
+// unchanged.
 func (c *conversion) within(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~/"); ok && c.home != "" {
 		return filepath.Join(c.home, rest)
@@ -161,7 +162,7 @@ func (c *conversion) within(path string) string {
 	return filepath.Join(c.dir, path)
 }
 
-// fill translates the members of values, which is an object, into texts.
+// fill copies the members of an object as texts.
 func (c *conversion) fill(into map[string]string, values any) {
 	all, _ := values.(map[string]any)
 	for name, v := range all {
@@ -169,13 +170,13 @@ func (c *conversion) fill(into map[string]string, values any) {
 		case nil, map[string]any, []any:
 		case string:
 			into[name] = c.value(v)
-		default: // a number or a bool, which a process gets as text
+		default: // a number or a bool, which becomes text for a process
 			into[name] = fmt.Sprint(v)
 		}
 	}
 }
 
-// remote reads what reaches a server over the network.
+// remote reads the address of a server over the network.
 func (c *conversion) remote(s *server) {
 	for _, key := range []string{"httpUrl", "serverUrl", "url", "uri", "baseUrl"} {
 		if address, _ := c.values[key].(string); address != "" {
@@ -200,10 +201,10 @@ func (c *conversion) remote(s *server) {
 	}
 }
 
-// transport is sse or empty, which means streamable HTTP.
+// transport returns sse, or empty for streamable HTTP.
 func (c *conversion) transport(key, address string) string {
 	kind, _ := first(c.values, "type", "transport", "transportType").(string)
-	gemini := c.from.Client.Name == "gemini" || c.from.Client.Name == "qwen" // url is SSE there, httpUrl is not
+	gemini := c.from.Client.Name == "gemini" || c.from.Client.Name == "qwen" // there url means SSE, and httpUrl does not
 	u, err := url.Parse(address)
 	ends := err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse")
 	if kind == "sse" || (kind == "" || kind == "remote") && (key == "url" && gemini || ends) {
@@ -212,7 +213,7 @@ func (c *conversion) transport(key, address string) string {
 	return ""
 }
 
-// tools reads the lists of tools, which restrict.
+// tools reads the lists of tools, which restrict the server.
 func (c *conversion) tools(s *server) {
 	for _, key := range []string{"includeTools", "enabledTools", "enabled_tools", "available_tools", "tools"} {
 		if list, ok := c.values[key].([]any); ok && !slices.Contains(stringsOf(list), "*") && !(key == "available_tools" && len(list) == 0) {
@@ -224,7 +225,7 @@ func (c *conversion) tools(s *server) {
 	}
 }
 
-// ownAddress tells whether a URL is that of this machine's Doorward.
+// ownAddress reports whether a URL is that of this machine's Doorward.
 func ownAddress(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Port() != "7866" {
@@ -234,8 +235,7 @@ func ownAddress(address string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
-// leadsBack tells whether a server is Doorward itself. self is the path of this
-// program.
+// leadsBack reports whether a server is Doorward itself. self is the path of this program.
 func (s server) leadsBack(self string) bool {
 	base := strings.TrimSuffix(filepath.Base(s.command), ".exe")
 	if (base == Name || s.command == self) && slices.Contains(s.args, "connect") {

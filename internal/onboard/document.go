@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document says where the servers of a file are.
+// document is the place of the servers in a file.
 type document struct {
 	format Format
 	keys   []string
@@ -27,9 +27,8 @@ type splice struct {
 	text    string
 }
 
-// apply makes splices in their order. Those that overlap, or are outside of the
-// text, are an error: the text is laid out in a way that this package does not
-// know.
+// apply makes splices in order. It returns an error if they overlap or are outside of the
+// text: then this package does not support the layout of the text.
 func apply(text []byte, all ...splice) ([]byte, error) {
 	slices.SortStableFunc(all, func(a, b splice) int { return a.at - b.at })
 	out := []byte{}
@@ -91,7 +90,7 @@ func decodeYAML(text []byte, out *map[string]any) error {
 	return nil
 }
 
-// servers is the value that holds the servers; nil: there is none.
+// servers returns the value that contains the servers; nil: none.
 func (d document) servers(tree any) any {
 	for _, key := range d.keys {
 		m, _ := tree.(map[string]any)
@@ -100,7 +99,7 @@ func (d document) servers(tree any) any {
 	return tree
 }
 
-// find looks an entry up in a decoded text.
+// find returns an entry of a decoded text.
 func (d document) find(tree any, name string) (map[string]any, bool) {
 	if d.list {
 		all, _ := d.servers(tree).([]any)
@@ -117,8 +116,8 @@ func (d document) find(tree any, name string) (map[string]any, bool) {
 	return m, found
 }
 
-// others is a decoded text without an entry, and without the maps that hold
-// nothing else.
+// others returns a decoded text without an entry, and without the maps that only it made
+// non-empty.
 func (d document) others(tree any, name string) any { return d.without(tree, d.keys, name) }
 
 func (d document) without(tree any, keys []string, name string) any {

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// put gives text with the entry name. An entry that is there already is
-// replaced, and the text is the same when it has that value.
+// put returns text with the entry name. An existing entry is replaced; if it already has
+// that value, the text is unchanged.
 func (d document) put(text []byte, name string, entry object) ([]byte, error) {
 	body, marked := bytes.CutPrefix(text, byteOrderMark)
 	before, err := decode(d.format, body)
@@ -37,7 +37,7 @@ func (d document) put(text []byte, name string, entry object) ([]byte, error) {
 	return marking(out, marked), nil
 }
 
-// drop gives text without the entry name, and whether it was there.
+// drop returns text without the entry name, and whether it was there.
 func (d document) drop(text []byte, name string) ([]byte, bool, error) {
 	body, marked := bytes.CutPrefix(text, byteOrderMark)
 	before, err := decode(d.format, body)
@@ -69,8 +69,8 @@ func marking(text []byte, marked bool) []byte {
 	return text
 }
 
-// kept reports an edit that changed anything else than the entry, or left it as
-// it was.
+// kept returns an error if an edit changed anything else than the entry, or did not change
+// the entry as intended.
 func (d document) kept(before any, text []byte, name string, there bool) error {
 	after, err := decode(d.format, text)
 	if err != nil {
@@ -82,7 +82,7 @@ func (d document) kept(before any, text []byte, name string, there bool) error {
 	return nil
 }
 
-// same tells whether a decoded entry has the value of entry.
+// same reports whether a decoded entry has the value of entry.
 func (d document) same(old map[string]any, entry object) bool {
 	var want, got any
 	b, err := json.Marshal(old)

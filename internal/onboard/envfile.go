@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// envFileBytes bounds an environment file.
+// envFileBytes is the largest size of an environment file.
 const envFileBytes = 64 << 10
 
-// environment takes the variables of an envFile over, as they are now; those that the
-// entry itself sets stay. That of a project is read only where it lies in the project,
-// since the entry may have come with a clone and the values go to its server.
+// environment copies the present variables of an envFile; variables of the entry take
+// precedence. The file of a project is read only if it is in the project, because the entry
+// may come from a cloned repository and its server gets the values.
 func (c *conversion) environment(s *server) {
 	given, _ := c.values["envFile"].(string)
 	if given == "" {
@@ -79,10 +79,11 @@ func (c *conversion) openEnvFile(path string) (*os.File, error) {
 	return root.Open(name)
 }
 
-// variable is a line of an environment file, in the forms that editors and shells share.
+// variable matches a line of an environment file, in the form that editors and shells
+// share.
 var variable = `^(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)$`
 
-// parseEnv reads NAME=VALUE lines; odd is the number of those that are something else.
+// parseEnv parses lines of the form NAME=VALUE; odd is the number of other lines.
 func parseEnv(r io.Reader) (found map[string]string, odd int, err error) {
 	found = make(map[string]string)
 	form := regexp.MustCompile(variable)
@@ -103,7 +104,7 @@ func parseEnv(r io.Reader) (found map[string]string, odd int, err error) {
 	return found, odd, lines.Err()
 }
 
-// unquoted is a value without the quotes around it, or without the comment behind it.
+// unquoted returns a value without its quotes, or without the comment after it.
 func unquoted(value string) string {
 	if value != "" && (value[0] == '"' || value[0] == '\'') {
 		if end := strings.IndexByte(value[1:], value[0]); end >= 0 {

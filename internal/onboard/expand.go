@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// value translates the references of a client's value to Doorward's.
+// value converts the references in a client's value to Doorward's.
 func (c *conversion) value(text string) string {
 	switch c.from.Client.expands {
 	case literal:
@@ -19,14 +19,14 @@ func (c *conversion) value(text string) string {
 	return c.braces(text)
 }
 
-// bare writes $NAME as ${env:NAME}.
+// bare converts $NAME to ${env:NAME}.
 func bare(text string) string {
 	return regexp.MustCompile(`\$[A-Za-z_][A-Za-z0-9_]*`).ReplaceAllStringFunc(text, func(name string) string {
 		return "${env:" + name[1:] + "}"
 	})
 }
 
-// curly translates {env:NAME} and {file:PATH}.
+// curly converts {env:NAME} and {file:PATH}.
 func (c *conversion) curly(text string) string {
 	return regexp.MustCompile(`\{(env|file):([^}]*)\}`).ReplaceAllStringFunc(text, func(ref string) string {
 		kind, name, _ := strings.Cut(ref[1:len(ref)-1], ":")
@@ -37,7 +37,7 @@ func (c *conversion) curly(text string) string {
 	})
 }
 
-// braces translates references that an editor would replace: ${{ secrets.NAME }} and ${NAME}.
+// braces converts references that an editor would replace: ${{ secrets.NAME }} and ${NAME}.
 func (c *conversion) braces(text string) string {
 	text = regexp.MustCompile(`\$\{\{\s*(?:secrets|inputs)\.([A-Za-z0-9_]+)\s*\}\}`).ReplaceAllStringFunc(text, func(ref string) string {
 		name := strings.Trim(ref[strings.IndexByte(ref, '.')+1:], " }")
@@ -46,7 +46,7 @@ func (c *conversion) braces(text string) string {
 	})
 	return regexp.MustCompile(`\$\{[^{}]*(\}|$)`).ReplaceAllStringFunc(text, func(ref string) string {
 		if ref[len(ref)-1] != '}' {
-			return "$" + ref // no reference, and Doorward has to be told so
+			return "$" + ref // not a reference, so it is escaped for Doorward
 		}
 		if known, ok := c.editor(ref[2 : len(ref)-1]); ok {
 			return known
@@ -55,7 +55,7 @@ func (c *conversion) braces(text string) string {
 	})
 }
 
-// editor is what a variable of an editor stands for.
+// editor returns the value of an editor's variable.
 func (c *conversion) editor(name string) (string, bool) {
 	if id, ok := strings.CutPrefix(name, "input:"); ok {
 		return c.input(id), true
@@ -73,7 +73,7 @@ func (c *conversion) editor(name string) (string, bool) {
 	return "", false
 }
 
-// input makes an environment variable of a value that an editor asks its user for.
+// input replaces a value that an editor asks its user for by an environment variable.
 func (c *conversion) input(id string) string {
 	name := strings.ToUpper(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(id, "_"))
 	if name == "" || name[0] >= '0' && name[0] <= '9' {

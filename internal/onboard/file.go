@@ -15,19 +15,19 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 )
 
-// maxFile is the size in bytes above which a file is no configuration.
+// maxFile is the largest size of a configuration file in bytes.
 const maxFile = 64 << 20
 
-// A File is a file as it was read.
+// A File is a file with its content when it was read.
 type File struct {
-	Path string // as it is named
+	Path string // as given
 	Text []byte // nil: there is no such file
-	real string // behind links
+	real string // after following links
 	mode fs.FileMode
 }
 
-// Read reads the file at path, which need not be there. Links are followed. The
-// errors are ErrKind, ErrLink, ErrTooLarge and the system's.
+// Read reads the file at path, which need not exist. Links are followed. The errors are
+// ErrKind, ErrLink, ErrTooLarge and those of the system.
 func Read(path string) (File, error) {
 	f := File{Path: path, real: path, mode: 0o600}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +50,7 @@ func (f *File) load() error {
 	switch {
 	case err != nil:
 		return err
-	case !fi.Mode().IsRegular(): // a pipe would not be read to an end
+	case !fi.Mode().IsRegular(): // reading a pipe would not end
 		return fmt.Errorf("%s: %w", f.Path, ErrKind)
 	case fi.Size() > maxFile:
 		return fmt.Errorf("%s: %w", f.Path, ErrTooLarge)
@@ -70,8 +70,7 @@ func (f *File) load() error {
 	return nil
 }
 
-// Writable reports why the file cannot be replaced: ErrReadOnly when its mode
-// says so.
+// Writable returns ErrReadOnly if the file's mode forbids writing.
 func (f File) Writable() error {
 	if f.Text != nil && f.mode&0o200 == 0 {
 		return fmt.Errorf("%s: %w", f.Path, ErrReadOnly)
@@ -79,7 +78,7 @@ func (f File) Writable() error {
 	return nil
 }
 
-// Unchanged reports ErrChanged when the file is not as it was read.
+// Unchanged returns ErrChanged if the file differs from what was read.
 func (f File) Unchanged() error {
 	now, err := Read(f.Path)
 	if err != nil {
@@ -91,9 +90,8 @@ func (f File) Unchanged() error {
 	return nil
 }
 
-// Replace writes text in place of the file, which has to be as it was read, with
-// its mode, and removes it when text is nil. A file that is new gets mode 0600,
-// and directories that are missing 0700.
+// Replace replaces the file by text and keeps its mode; nil removes it. The file must be
+// unchanged since it was read. A new file gets mode 0600, and missing directories 0700.
 func (f File) Replace(text []byte) error {
 	if err := errors.Join(f.Unchanged(), f.Writable()); err != nil {
 		return err
@@ -119,7 +117,7 @@ func (f File) Replace(text []byte) error {
 	return durable.Sync(dir)
 }
 
-// write makes a new file of a mode.
+// write makes a new file with a mode.
 func write(dir *os.Root, name string, text []byte, mode fs.FileMode) error {
 	if err := durable.Write(dir, name, text); err != nil {
 		return err
@@ -130,10 +128,10 @@ func write(dir *os.Root, name string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// backupMark stands between the name of a file and the time of its copy.
+// backupMark separates the name of a file from the time of its backup.
 const backupMark = ".doorward-backup-"
 
-// Backup copies the file as it was read beside it, and gives the copy's path;
+// Backup writes the content that was read to a new file beside it, and returns its path;
 // empty: there is no file.
 func (f File) Backup(now time.Time) (string, error) {
 	if f.Text == nil {
@@ -146,7 +144,7 @@ func (f File) Backup(now time.Time) (string, error) {
 	defer dir.Close()
 	name := filepath.Base(f.real) + backupMark + now.UTC().Format("20060102T150405.000Z")
 	err = write(dir, name, f.Text, f.mode)
-	for n := 2; errors.Is(err, fs.ErrExist) && n < 100; n++ { // one of the same millisecond
+	for n := 2; errors.Is(err, fs.ErrExist) && n < 100; n++ { // the name of another backup of the same millisecond
 		name = fmt.Sprintf("%s-%d", strings.TrimSuffix(name, fmt.Sprintf("-%d", n-1)), n)
 		err = write(dir, name, f.Text, f.mode)
 	}
@@ -156,7 +154,7 @@ func (f File) Backup(now time.Time) (string, error) {
 	return filepath.Join(filepath.Dir(f.real), name), nil
 }
 
-// backups are the copies of the file, the newest first.
+// backups returns the backups of the file, the newest first.
 func (f File) backups() []File {
 	paths, err := filepath.Glob(globbed(f.real) + backupMark + "*")
 	if err != nil {
@@ -171,7 +169,7 @@ func (f File) backups() []File {
 	return out
 }
 
-// globbed is the pattern of filepath.Glob that matches exactly path.
+// globbed returns the pattern of filepath.Glob that matches only path.
 func globbed(path string) string {
 	var b bytes.Buffer
 	for _, r := range path {
@@ -183,7 +181,7 @@ func globbed(path string) string {
 	return b.String()
 }
 
-// removeCopy removes a copy whose text is in the file again.
+// removeCopy removes a backup that was restored.
 func removeCopy(path string) error {
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("removing the copy that is back in place: %w", err)

@@ -8,31 +8,29 @@ import (
 	"strings"
 )
 
-// Import takes servers of clients over into Doorward's configuration.
+// Import copies servers of clients into Doorward's configuration.
 type Import struct {
 	Places Places
 	Self   string // the path of this program
-	// Judge returns the first problem of a configuration that has one server;
-	// empty: there is none.
+	// Judge returns the first problem of a configuration with one server; empty: none.
 	Judge func(text []byte) string
-	// Refer makes the reference to a secret. nil: secrets stay in the
-	// configuration.
+	// Refer returns the reference for a secret. nil: secrets stay in the configuration.
 	Refer func(server, key string) string
-	// Resolve returns the value of a text with the references that Refer made.
-	// nil: the text itself.
+	// Resolve returns a text with the references of Refer resolved. nil: the text is
+	// returned.
 	Resolve func(text string) string
-	// Lenient notes a file that cannot be read instead of failing.
+	// Lenient makes a file that cannot be read a note instead of an error.
 	Lenient bool
 }
 
 // Plan is the result of planning an import.
 type Plan struct {
 	Change  Change   // of the configuration
-	Secrets []Secret // to be stored before the change is written
+	Secrets []Secret // must be stored before the change is written
 	Notes   []string // for the person who imports, one line each
 }
 
-// importing is an import under way.
+// importing is the state of one import.
 type importing struct {
 	Import
 	plan    Plan
@@ -41,7 +39,7 @@ type importing struct {
 	clients []string
 }
 
-// configuration is Doorward's own file as a document.
+// configuration returns the place of the servers in Doorward's own file.
 func configuration() document { return document{format: YAML, keys: mcpServers} }
 
 // Plan reads the sources and plans their servers as entries of conf.
@@ -74,7 +72,7 @@ func (w *importing) note(format string, a ...any) {
 	w.plan.Notes = append(w.plan.Notes, fmt.Sprintf(format, a...))
 }
 
-// known reads the servers that the configuration has.
+// known reads the servers of the configuration.
 func (w *importing) known(tree any) {
 	own := &Client{Name: Name, expands: braces}
 	for _, e := range listed(Source{Client: own}, "", configuration().servers(tree), nil) {
@@ -86,7 +84,7 @@ func (w *importing) known(tree any) {
 	}
 }
 
-// with is the server with its values resolved.
+// with returns the server with its values resolved.
 func (s server) with(resolve func(string) string) server {
 	if resolve == nil {
 		return s
@@ -100,8 +98,8 @@ func (s server) with(resolve func(string) string) server {
 	return s
 }
 
-// equal tells whether two servers do the same. How they are handled, and
-// whether they are on, is left to the one that is there.
+// equal reports whether two servers have the same command or address. Handling and disabled
+// are not compared, so those of the existing server remain.
 func (s server) equal(other server) bool { return flow(s.core()) == flow(other.core()) }
 
 func (s server) core() object {
@@ -165,8 +163,8 @@ func (w *importing) write(name string, s server, client string) (err error) {
 	return err
 }
 
-// name returns the name of a server in the configuration, and whether it is there
-// under that name already.
+// name returns the name of a server in the configuration, and whether it already exists
+// there.
 func (w *importing) name(e entry, s server) (name string, is bool) {
 	plain := allowedName(e.name)
 	client := plain + "-" + e.from.Client.Name
@@ -190,8 +188,8 @@ func builtIn(name string) bool {
 	return strings.EqualFold(name, "agent") || strings.EqualFold(name, "instructions")
 }
 
-// allowedName makes a name of 1 to 40 letters, digits, hyphens and single
-// underscores, which leaves room for the client's.
+// allowedName returns a name of 1 to 40 letters, digits, hyphens and single underscores,
+// which leaves room for the name of the client.
 func allowedName(name string) string {
 	name = regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(name, "-")
 	name = regexp.MustCompile(`__+`).ReplaceAllString(name, "_")

@@ -2,8 +2,8 @@ package onboard
 
 import "fmt"
 
-// Install returns text with an entry of Doorward, which runs command with args.
-// A nil text stands for a file that does not exist yet.
+// Install returns text with an entry of Doorward, which runs command with args. A nil text
+// means that the file does not exist yet.
 func (c *Client) Install(text []byte, command string, args []string) ([]byte, error) {
 	tree, err := decode(c.Format, text)
 	if err != nil {
@@ -13,8 +13,8 @@ func (c *Client) Install(text []byte, command string, args []string) ([]byte, er
 	return c.doc().put(text, Name, c.shape(command, args))
 }
 
-// Uninstall returns text without Doorward's entry. When there is none, found is
-// false and the text is unchanged.
+// Uninstall returns text without Doorward's entry. If there is none, found is false and the
+// text is unchanged.
 func (c *Client) Uninstall(text []byte) (out []byte, found bool, err error) {
 	tree, err := decode(c.Format, text)
 	if err != nil {
@@ -23,8 +23,7 @@ func (c *Client) Uninstall(text []byte) (out []byte, found bool, err error) {
 	return c.holding(tree).doc().drop(text, Name)
 }
 
-// Installed returns the command line of Doorward's entry in text; nil when there
-// is none.
+// Installed returns the command line of Doorward's entry in text; nil: there is none.
 func (c *Client) Installed(text []byte) ([]string, error) {
 	tree, err := decode(c.Format, text)
 	if err != nil {

@@ -51,8 +51,8 @@ func nested(keys []string, v any) any {
 	return v
 }
 
-// member finds a member of an object. Two of one name are an error: readers
-// differ in which of them they take.
+// member returns a member of an object. Two members of one name are an error, because
+// parsers disagree about which one counts.
 func member(o *hujson.Object, key string) (found *hujson.ObjectMember, err error) {
 	for i := range o.Members {
 		m := &o.Members[i]
@@ -67,7 +67,7 @@ func member(o *hujson.Object, key string) (found *hujson.ObjectMember, err error
 	return found, nil
 }
 
-// styleOf reads the layout off the first member of the root.
+// styleOf derives the layout from the first member of the root.
 func styleOf(text []byte, root hujson.Value) style {
 	s := style{unit: "  ", newline: newlineOf(text)}
 	if o, ok := root.Value.(*hujson.Object); ok && len(o.Members) > 0 && ownLine(text, o.Members[0].Name.StartOffset) {
@@ -78,22 +78,23 @@ func styleOf(text []byte, root hujson.Value) style {
 	return s
 }
 
-// lineStart is where the line of an offset begins.
+// lineStart returns the offset where the line of an offset begins.
 func lineStart(text []byte, at int) int { return bytes.LastIndexByte(text[:at], '\n') + 1 }
 
-// indentAt is the indentation of the line of an offset.
+// indentAt returns the indentation of the line of an offset.
 func indentAt(text []byte, at int) string {
 	line := text[lineStart(text, at):at]
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
 }
 
-// ownLine tells whether nothing but space stands before an offset in its line.
+// ownLine reports whether only white space precedes an offset in its line, which is not the
+// first.
 func ownLine(text []byte, at int) bool {
 	start := lineStart(text, at)
 	return start > 0 && len(bytes.TrimLeft(text[start:at], " \t")) == 0
 }
 
-// insert adds a member at the end of the object o, which v holds.
+// insert adds a member at the end of the object o, which is the value of v.
 func (s style) insert(text []byte, v hujson.Value, o *hujson.Object, key string, value any) []splice {
 	end := v.EndOffset - 1
 	tail := len(bytes.TrimRight(o.AfterExtra, space))
@@ -141,7 +142,7 @@ func (d document) dropJSON(text []byte, name string) ([]byte, error) {
 	return apply(text, removal(text, v, o, name)...)
 }
 
-// removal takes out a member with one comma, and the line that it leaves empty.
+// removal removes a member with one comma, and the line that becomes empty.
 func removal(text []byte, v hujson.Value, o *hujson.Object, name string) []splice {
 	for i, m := range o.Members {
 		if n, ok := m.Name.Value.(hujson.Literal); !ok || n.String() != name {
@@ -152,7 +153,7 @@ func removal(text []byte, v hujson.Value, o *hujson.Object, name string) []splic
 			end += len(m.Value.AfterExtra) + 1
 		}
 		all := []splice{{start, end, ""}}
-		if i > 0 && i == len(o.Members)-1 && m.Value.AfterExtra == nil { // the comma before it is the one too many
+		if i > 0 && i == len(o.Members)-1 && m.Value.AfterExtra == nil { // the comma before it must be removed
 			before := o.Members[i-1].Value
 			comma := before.EndOffset + len(before.AfterExtra)
 			return append(all, splice{comma, comma + 1, ""})
@@ -165,7 +166,7 @@ func removal(text []byte, v hujson.Value, o *hujson.Object, name string) []splic
 	return nil
 }
 
-// emptyBefore goes back over the indentation and the line end before an offset.
+// emptyBefore skips the indentation and the line end before an offset, backwards.
 func emptyBefore(text []byte, at int) int {
 	start := at - len(text[:at]) + len(bytes.TrimRight(text[:at], " \t"))
 	if start > 0 && text[start-1] == '\n' {

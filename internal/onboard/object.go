@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// object is a value with named members in an order. The values are string, bool,
-// int, []string and object.
+// object is a value with named members in order. The values are string, bool, int, []string
+// and object.
 type object []pair
 
 type pair struct {
@@ -16,13 +16,13 @@ type pair struct {
 	value any
 }
 
-// style is how a text is laid out.
+// style is the layout of a text.
 type style struct {
 	unit    string // one step of indentation
 	newline string
 }
 
-// newlineOf is the line end that a text uses.
+// newlineOf returns the line end that a text uses.
 func newlineOf(text []byte) string {
 	if bytes.Contains(text, []byte("\r\n")) {
 		return "\r\n"
@@ -30,7 +30,7 @@ func newlineOf(text []byte) string {
 	return "\n"
 }
 
-// quote writes a string for JSON, TOML and YAML alike.
+// quote returns a string literal that is valid in JSON, TOML and YAML.
 func quote(s string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -40,7 +40,7 @@ func quote(s string) string {
 	return strings.ReplaceAll(text, "\x7f", `\u007f`)
 }
 
-// flow writes a value on one line, as JSON. JSON is YAML too.
+// flow returns a value on one line, as JSON, which is also valid YAML.
 func flow(v any) string {
 	var parts []string
 	switch v := v.(type) {
@@ -60,7 +60,7 @@ func flow(v any) string {
 	return fmt.Sprint(v)
 }
 
-// json writes a value for a line that is indented by indent.
+// json returns a value for a line with the indentation indent.
 func (s style) json(v any, indent string) string {
 	o, ok := v.(object)
 	if !ok || len(o) == 0 {
@@ -78,7 +78,7 @@ func (s style) json(v any, indent string) string {
 	return b.String()
 }
 
-// yaml writes the lines of an object.
+// yaml returns the lines of an object.
 func (s style) yaml(o object, indent string) string {
 	var b strings.Builder
 	for _, p := range o {
@@ -106,8 +106,7 @@ func yamlValue(v any) string {
 	return flow(v)
 }
 
-// plainScalar writes a string for YAML, without quotes where it can be nothing
-// else than a string.
+// plainScalar returns a string for YAML, without quotes if it can only be read as a string.
 func plainScalar(s string) string {
 	for i, c := range []byte(s) {
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z' || c == '/'

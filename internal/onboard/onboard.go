@@ -1,14 +1,13 @@
-// Package onboard edits the configuration files of MCP clients: it adds Doorward
-// to a client, takes it out again, and reads the servers that a client has.
+// Package onboard edits the configuration files of MCP clients: it adds Doorward to a
+// client, removes it again, and reads the servers of a client.
 //
-// Invariants: an edit inserts, replaces or removes one entry of the text and
-// leaves every other byte, comments and order included; a text that does not
-// parse is not edited; after an edit the text is parsed again, and an edit that
-// changed any other value is an error. A file is written as a whole by rename,
-// with its mode, after a copy of it was made; a file that changed since it was
-// read is not written.
+// Invariants: an edit inserts, replaces or removes one entry of the text and leaves every
+// other byte, comments and order included. A text that does not parse is not edited. After
+// an edit the text is parsed again, and an edit that changed any other value is an error. A
+// file is written as a whole by rename, with its mode, after a backup was made. A file that
+// changed since it was read is not written.
 //
-// The package has no dialogue: it neither asks, prints nor starts anything.
+// The package has no dialogue: it does not ask, print or start anything.
 package onboard
 
 import "errors"
@@ -39,8 +38,7 @@ const (
 	YAML
 )
 
-// commandLine is the command of an entry in any client's shape, and its
-// arguments.
+// commandLine returns the command of an entry and its arguments, in any client's form.
 func commandLine(entry map[string]any) []string {
 	words := stringsOf(first(entry, "command", "cmd"))
 	return append(words, stringsOf(entry["args"])...)
@@ -55,7 +53,7 @@ func first(m map[string]any, keys ...string) any {
 	return nil
 }
 
-// stringsOf is a string or a list of them.
+// stringsOf returns the strings of a string or a list.
 func stringsOf(v any) []string {
 	switch v := v.(type) {
 	case string:

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// places are the paths of a user's file by operating system. The first one that
-// exists is used, and the first one that has a place is made.
+// places holds the paths of a user's file by operating system. The first one that exists is
+// used, and otherwise the first one that can be determined is created.
 //
-// A path begins with ~ for the home directory, $XDG for XDG_CONFIG_HOME or
-// ~/.config, $APP for the directory of applications' settings, $LOCAL for the
-// one that does not roam, or a variable of the client. Without the variable the
-// path has no place, and with it the client reads this path alone.
+// A path begins with ~ for the home directory, $XDG for XDG_CONFIG_HOME or ~/.config, $APP
+// for the directory of applications' settings, $LOCAL for the one that does not roam, or a
+// variable of the client. Without that variable the path is skipped; with it the client
+// reads only this path.
 type places struct{ linux, darwin, windows []string }
 
 func everywhere(paths ...string) places { return places{paths, paths, paths} }
 
-// Places says where the files of a machine are.
+// Places holds the facts about a machine that determine the places of files.
 type Places struct {
 	Env func(name string) (string, bool) // environment variables
 	OS  string                           // as runtime.GOOS
 	Dir string                           // the directory of the project, absolute
 }
 
-// User gives the path of the client's file of the user. The error is ErrNoHome.
+// User returns the path of the client's file of the user. The error is ErrNoHome.
 func (p Places) User(c *Client) (string, error) {
 	all := p.candidates(c)
 	if len(all) == 0 {
@@ -33,7 +33,7 @@ func (p Places) User(c *Client) (string, error) {
 	return present(all), nil
 }
 
-// users are the paths of the user that the client may have servers in.
+// users returns the paths of all files of the user in which the client may have servers.
 func (p Places) users(c *Client) []string {
 	all := p.candidates(c)
 	if c.each || len(all) == 0 {
@@ -42,7 +42,7 @@ func (p Places) users(c *Client) []string {
 	return []string{present(all)}
 }
 
-// candidates are the paths of which one is the client's file of the user.
+// candidates returns the paths of which one is the client's file of the user.
 func (p Places) candidates(c *Client) (all []string) {
 	for _, template := range c.user.of(p.OS) {
 		path := p.expand(template)
@@ -57,7 +57,7 @@ func (p Places) candidates(c *Client) (all []string) {
 	return all
 }
 
-// ofClient tells whether a template begins with a variable of the client.
+// ofClient reports whether a template begins with a variable of the client.
 func ofClient(template string) bool {
 	begin, _, _ := strings.Cut(template, "/")
 	switch begin {
@@ -67,8 +67,7 @@ func ofClient(template string) bool {
 	return true
 }
 
-// Project gives the path of the client's file of the project. The error is
-// ErrScope.
+// Project returns the path of the client's file of the project. The error is ErrScope.
 func (p Places) Project(c *Client) (string, error) {
 	var all []string
 	for _, path := range c.project {
@@ -80,7 +79,7 @@ func (p Places) Project(c *Client) (string, error) {
 	return present(all), nil
 }
 
-// present is the first path that exists, else the first.
+// present returns the first path that exists, else the first.
 func present(paths []string) string {
 	for _, path := range paths {
 		if _, err := os.Lstat(path); err == nil {
@@ -100,7 +99,7 @@ func (p places) of(system string) []string {
 	return p.linux
 }
 
-// expand gives the path that a template stands for; empty: it has no place here.
+// expand returns the path of a template; empty: it cannot be determined.
 func (p Places) expand(template string) string {
 	begin, rest, _ := strings.Cut(template, "/")
 	dir := ""
@@ -122,7 +121,7 @@ func (p Places) expand(template string) string {
 	return filepath.Join(dir, filepath.FromSlash(rest))
 }
 
-// applications is where desktop programs keep their settings.
+// applications returns the directory of the settings of desktop programs.
 func (p Places) applications() string {
 	switch p.OS {
 	case "darwin":
@@ -133,7 +132,7 @@ func (p Places) applications() string {
 	return p.or(p.variable("XDG_CONFIG_HOME"), ".config")
 }
 
-// or is dir, or the place under the home directory when it is empty.
+// or returns dir, or the path under the home directory if dir is empty.
 func (p Places) or(dir, underHome string) string {
 	if home := p.home(); dir == "" && home != "" {
 		return filepath.Join(home, filepath.FromSlash(underHome))
@@ -148,7 +147,7 @@ func (p Places) home() string {
 	return p.variable("USERPROFILE")
 }
 
-// variable is the value of a variable that is an absolute path.
+// variable returns the value of a variable if it is an absolute path.
 func (p Places) variable(name string) string {
 	if v, _ := p.Env(name); filepath.IsAbs(v) {
 		return v

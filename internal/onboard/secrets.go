@@ -38,7 +38,7 @@ func (s *server) secrets(name string, refer func(server, key string) string) []S
 	return out
 }
 
-// secretArgs names the arguments that look like secrets: by the option, or by their place.
+// secretArgs returns the arguments that look like secrets: the option, or the position.
 func (s *server) secretArgs() (found []string) {
 	option := ""
 	for i, arg := range s.args {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// A Source is a file that servers are read from.
+// A Source is a file with servers of a client.
 type Source struct {
 	Client *Client
 	Path   string
-	Dir    string // of the project whose file it is; empty: it is the user's
+	Dir    string // the directory of the project of the file; empty: it is the user's
 }
 
-// Sources lists the files of clients on this machine, the user's before the
-// project's. They need not be there.
+// Sources lists the files of clients on this machine, those of the user before those of the
+// project. They need not exist.
 func (p Places) Sources(clients []*Client) []Source {
 	var out []Source
 	for _, c := range clients {
@@ -32,7 +32,7 @@ func (p Places) Sources(clients []*Client) []Source {
 }
 
 // File makes a source of any file. Its client is the one that the file belongs to,
-// otherwise the first that has servers under the same key.
+// otherwise the first one with servers under the same key.
 func (p Places) File(path string) (Source, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func (p Places) File(path string) (Source, error) {
 	return Source{c, path, ""}, nil
 }
 
-// recognized is the client that writes such a text.
+// recognized returns the client that writes such a text.
 func recognized(path string, text []byte) (*Client, error) {
 	format := JSON
 	switch strings.ToLower(filepath.Ext(path)) {
@@ -70,7 +70,7 @@ func recognized(path string, text []byte) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Several clients have mcpServers; Claude Code's reading of it is the widest.
+	// Several clients use mcpServers; Claude Code accepts most forms of it.
 	for _, c := range append([]*Client{Find("claude-code"), Find("vscode")}, Clients()...) {
 		if c.doc().servers(tree) == nil {
 			continue
@@ -84,17 +84,16 @@ func recognized(path string, text []byte) (*Client, error) {
 	return nil, fmt.Errorf("%w: no client has its servers where this file has", ErrShape)
 }
 
-// entry is one server as a client has it.
+// entry is one server in a client's file.
 type entry struct {
 	from   Source
-	dir    string // where a project's servers start; empty: anywhere
+	dir    string // directory in which a project's servers start; empty: any
 	name   string
 	values map[string]any
-	inputs map[string]string // what an editor asks for, by its id
+	inputs map[string]string // descriptions of the values that an editor asks for, by id
 }
 
-// entries reads the servers of a source, sorted by name. A file that does not
-// exist has none.
+// entries reads the servers of a source, sorted by name. A missing file has none.
 func (p Places) entries(s Source) ([]entry, error) {
 	f, err := Read(s.Path)
 	if err != nil || f.Text == nil {
@@ -118,7 +117,7 @@ func (p Places) entries(s Source) ([]entry, error) {
 	return out, nil
 }
 
-// listed are the servers of a map or of a list with names.
+// listed returns the servers of a map, or of a list with names.
 func listed(s Source, dir string, servers any, inputs map[string]string) []entry {
 	byName, _ := servers.(map[string]any)
 	if all, ok := servers.([]any); ok {
@@ -138,7 +137,7 @@ func listed(s Source, dir string, servers any, inputs map[string]string) []entry
 	return out
 }
 
-// inputsOf reads what VS Code asks a person for.
+// inputsOf returns the descriptions of the values that VS Code asks for.
 func inputsOf(root map[string]any) map[string]string {
 	out := map[string]string{}
 	all, _ := root["inputs"].([]any)

@@ -9,7 +9,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// putTOML appends a table, or puts it where the one of that name is.
+// putTOML appends a table, or replaces the one of that name.
 func (d document) putTOML(text []byte, name string, entry object) ([]byte, error) {
 	nl := newlineOf(text)
 	table := tomlTable(append(slices.Clone(d.keys), name), entry, nl)
@@ -73,15 +73,14 @@ func (d document) dropTOML(text []byte, name string) ([]byte, error) {
 	return apply(text, cuts...)
 }
 
-// expression is a header or a key with its value: its full key, and where its
-// line begins.
+// expression is a header or a key with its value: its full key, and the offset of its line.
 type expression struct {
 	key    []string
 	at     int
 	header bool
 }
 
-// tomlRanges are the lines of an entry. Neighbours are one range.
+// tomlRanges returns the lines of an entry. Adjacent lines are one range.
 func (d document) tomlRanges(text []byte, name string) ([]splice, error) {
 	all, err := expressions(text)
 	if err != nil {
@@ -107,7 +106,7 @@ func (d document) tomlRanges(text []byte, name string) ([]splice, error) {
 	return out, nil
 }
 
-// expressions lists what a text has on its lines.
+// expressions returns the headers and keys of a text.
 func expressions(text []byte) ([]expression, error) {
 	var p unstable.Parser
 	p.Reset(text)
@@ -133,7 +132,7 @@ func expressions(text []byte) ([]expression, error) {
 	return out, nil
 }
 
-// keyOf gives the parts of a key and the offset of the first.
+// keyOf returns the parts of a key and the offset of the first.
 func keyOf(n *unstable.Node) (parts []string, at int) {
 	at = -1
 	for it := n.Key(); it.Next(); {
@@ -146,8 +145,8 @@ func keyOf(n *unstable.Node) (parts []string, at int) {
 	return parts, max(at, 0)
 }
 
-// aboveComments goes back from end over the comments that stand right above it,
-// which belong to what follows, but not beyond the line of start.
+// aboveComments moves end up over the comments directly above it, which belong to the next
+// expression, but not beyond the line of start.
 func aboveComments(text []byte, start, end int) int {
 	for end > start {
 		line := lineStart(text, end-1)

@@ -12,7 +12,7 @@ import (
 // sheet is a YAML text with its nodes.
 type sheet struct {
 	text  []byte
-	lines []int // where each line begins; line 1 is the first
+	lines []int // offset of each line; line 1 is the first
 	root  *yaml.Node
 	style style
 }
@@ -46,8 +46,7 @@ func parseSheet(text []byte) (*sheet, error) {
 	return s, nil
 }
 
-// oddLines tells whether a text has one of the other characters that end a line
-// in YAML.
+// oddLines reports whether a text contains another character that ends a line in YAML.
 func oddLines(text []byte) bool {
 	rest := bytes.ReplaceAll(text, []byte("\r\n"), nil)
 	return bytes.ContainsAny(rest, "\r\u0085\u2028\u2029")
@@ -55,7 +54,7 @@ func oddLines(text []byte) bool {
 
 func inFlow(n *yaml.Node) bool { return n.Style&yaml.FlowStyle != 0 }
 
-// offset is where a node begins.
+// offset returns the offset of a node.
 func (s *sheet) offset(n *yaml.Node) int {
 	at := s.line(n.Line)
 	for i := 1; i < n.Column && at < len(s.text); i++ {
@@ -65,7 +64,7 @@ func (s *sheet) offset(n *yaml.Node) int {
 	return at
 }
 
-// line is where a line begins; the end of the text for a line behind it.
+// line returns the offset of a line; for a line after the last, the end of the text.
 func (s *sheet) line(n int) int {
 	if n > len(s.lines) {
 		return len(s.text)
@@ -85,7 +84,7 @@ func (d document) putYAML(text []byte, name string, entry object) ([]byte, error
 	if s.root == nil {
 		return s.atEnd(d.whole(name, entry, s.style))
 	}
-	if old, err := d.dropEntry(s, name); err == nil { // replaced at its place where that is simple
+	if old, err := d.dropEntry(s, name); err == nil { // replaced at its place if that is simple
 		return d.putYAML(old, name, entry)
 	}
 	i := indexOf(s.root, d.keys[0])
@@ -97,7 +96,7 @@ func (d document) putYAML(text []byte, name string, entry object) ([]byte, error
 
 var errBrackets = fmt.Errorf("%w: it is written in brackets as a whole", ErrShape)
 
-// putFlow edits a text that is JSON as a whole.
+// putFlow edits a text whose root is in flow style, as JSON.
 func (d document) putFlow(text []byte, name string, entry object) ([]byte, error) {
 	if d.list {
 		return nil, errBrackets
@@ -105,12 +104,12 @@ func (d document) putFlow(text []byte, name string, entry object) ([]byte, error
 	return d.putJSON(text, name, entry)
 }
 
-// whole is the key of the servers with one entry.
+// whole returns the key of the servers with one entry.
 func (d document) whole(name string, entry object, s style) string {
 	return plainScalar(d.keys[0]) + ":" + s.newline + d.lines(name, entry, s, s.unit)
 }
 
-// lines are those of an entry at an indentation.
+// lines returns the lines of an entry with an indentation.
 func (d document) lines(name string, entry object, s style, indent string) string {
 	if !d.list {
 		return s.yaml(object{{name, entry}}, indent)
@@ -118,7 +117,7 @@ func (d document) lines(name string, entry object, s style, indent string) strin
 	return indent + "- " + strings.TrimPrefix(s.yaml(entry, indent+"  "), indent+"  ")
 }
 
-// atEnd adds lines behind everything, before a mark that ends the document.
+// atEnd adds lines at the end of the document, before a mark that ends it.
 func (s *sheet) atEnd(lines string) ([]byte, error) {
 	at := s.end()
 	if at > 0 && s.text[at-1] != '\n' {
@@ -127,7 +126,7 @@ func (s *sheet) atEnd(lines string) ([]byte, error) {
 	return apply(s.text, splice{at, at, lines})
 }
 
-// end is where the document ends.
+// end returns the offset where the document ends.
 func (s *sheet) end() int {
 	for n := len(s.lines); n > 0; n-- {
 		if rest := s.text[s.line(n):]; bytes.HasPrefix(rest, []byte("...")) {
@@ -137,7 +136,7 @@ func (s *sheet) end() int {
 	return len(s.text)
 }
 
-// indexOf is the place of a key in a map's content; -1: it has none.
+// indexOf returns the index of a key in a map's content; -1: none.
 func indexOf(m *yaml.Node, key string) int {
 	for i := 0; i < len(m.Content); i += 2 {
 		if m.Content[i].Value == key {
@@ -147,7 +146,7 @@ func indexOf(m *yaml.Node, key string) int {
 	return -1
 }
 
-// inside adds an entry to the servers that are there.
+// inside adds an entry to existing servers.
 func (d document) inside(s *sheet, i int, name string, entry object) ([]byte, error) {
 	key, v := s.root.Content[i], s.root.Content[i+1]
 	switch {
@@ -188,7 +187,7 @@ func (d document) fill(s *sheet, key, v *yaml.Node, name string, entry object) (
 	return apply(s.text, splice{start, end, ""}, splice{next, next, lines})
 }
 
-// colon is where the text behind the colon of a key begins.
+// colon returns the offset after the colon of a key.
 func (s *sheet) colon(key *yaml.Node) int {
 	at := s.offset(key) + len(key.Value)
 	if key.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
@@ -216,9 +215,9 @@ func (d document) append(s *sheet, v *yaml.Node, name string, entry object) ([]b
 	return apply(s.text, splice{at, at, text})
 }
 
-// below is where the lines of the value of the i-th key of m end: before the
-// next key, and before the comments and blank lines that belong to it. indent is
-// that of the value.
+// below returns the offset where the value of the i-th key of m ends: before the next key,
+// and before the comments and blank lines that belong to it. indent is the indentation of
+// the value.
 func (s *sheet) below(m *yaml.Node, i, indent int) int {
 	end := s.end()
 	if i+2 < len(m.Content) {
@@ -237,7 +236,7 @@ func (s *sheet) below(m *yaml.Node, i, indent int) int {
 	return end
 }
 
-// brackets finds the bracket that closes the one at an offset, and the commas
+// brackets returns the offset of the bracket that closes the one at open, and of the commas
 // directly inside.
 func (s *sheet) brackets(open int) (close int, commas []int, err error) {
 	depth := 0
@@ -260,8 +259,8 @@ func (s *sheet) brackets(open int) (close int, commas []int, err error) {
 	return 0, nil, fmt.Errorf("%w: a bracket is not closed", ErrShape)
 }
 
-// quoted is where the quotes that open at an offset close. Quotes inside a word
-// are plain characters.
+// quoted returns the offset of the closing quote of the one at open. Quotes inside a word
+// are ordinary characters.
 func (s *sheet) quoted(open int) int {
 	if before := s.text[open-1]; strings.IndexByte(space+"{[,:", before) < 0 {
 		return open
@@ -320,7 +319,7 @@ func (d document) dropEntry(s *sheet, name string) ([]byte, error) {
 	return apply(s.text, splice{colon, colon, empty}, splice{at, end, ""})
 }
 
-// position is the number of an entry among all, -1 when it is not there.
+// position returns the index of an entry and the number of entries; -1: it is missing.
 func (d document) position(v *yaml.Node, name string) (n, count int) {
 	if v.Kind == yaml.MappingNode {
 		return indexOf(v, name) >> 1, len(v.Content) / 2
@@ -336,7 +335,7 @@ func (d document) position(v *yaml.Node, name string) (n, count int) {
 	return -1, len(v.Content)
 }
 
-// itemLine is where the line of the n-th entry begins.
+// itemLine returns the offset of the line of the n-th entry.
 func (s *sheet) itemLine(v *yaml.Node, n int) int {
 	if v.Kind == yaml.MappingNode {
 		return s.line(v.Content[2*n].Line)
@@ -348,8 +347,8 @@ func (s *sheet) itemLine(v *yaml.Node, n int) int {
 	return lineStart(s.text, at)
 }
 
-// itemEnd is where the lines of the n-th entry end, which another entry follows. Comments
-// right above that one belong to it.
+// itemEnd returns the offset where the n-th entry ends, if another one follows. Comments
+// directly above that one belong to it.
 func (s *sheet) itemEnd(v *yaml.Node, n, indent int) int {
 	start, end := s.itemLine(v, n), s.itemLine(v, n+1)
 	for {

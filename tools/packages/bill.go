@@ -13,7 +13,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// bill writes what a program was made of, as the program itself says it.
+// bill writes the bill of materials of a program, from the program's own build information.
 func (r *release) bill(t target, binary string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// entry is a file of the packages. The path is below the root of the system.
+// entry is a file of the packages. The path is relative to the root of the system.
 type entry struct {
 	path   string
 	mode   os.FileMode
 	data   []byte
-	uid    int  // and the group of the same number
-	config bool // kept when the operator changed it
+	uid    int  // also the gid
+	config bool // kept if the operator changed it
 }
 
-// build compiles the program for one target and returns its path. Neither the
-// path of the tree nor its state of version control gets in.
+// build compiles the program for one target and returns its path. The program contains
+// neither the path of the tree nor its state of version control.
 func (r *release) build(t target) (string, error) {
 	out := filepath.Join(r.scratch, t.String(), "doorward")
 	if err := r.supervisor(t); err != nil {
@@ -33,8 +33,8 @@ func (r *release) build(t target) (string, error) {
 	return out, r.compile(t, "-s -w -buildid= -X main.version="+r.version, out, "./cmd/doorward")
 }
 
-// supervisor builds the program of supervisors and puts it where doorward embeds it. A file
-// that is the same already stays: another build may be reading it.
+// supervisor builds the program of supervisors and puts it where doorward embeds it. An
+// identical file is not replaced, because another build may be reading it.
 func (r *release) supervisor(t target) error {
 	if t.os != "linux" {
 		return nil
@@ -59,8 +59,7 @@ func (r *release) supervisor(t target) error {
 	return os.Rename(part, place)
 }
 
-// compile builds a program. The tag says that the program of supervisors is part of
-// doorward.
+// compile builds a program. The tag makes the program of supervisors a part of doorward.
 func (r *release) compile(t target, flags, out, program string) error {
 	c := exec.Command("go", "build", "-tags", "supervisor", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", out, program)
 	c.Dir, c.Stderr = r.root, os.Stderr
@@ -71,8 +70,8 @@ func (r *release) compile(t target, flags, out, program string) error {
 	return nil
 }
 
-// extras are the files beside the program: manual pages and completions, which
-// the program writes itself, units, the configuration and the licence.
+// extras returns the files beside the program: manual pages and completions, which the
+// program writes, units, the configuration and the licence.
 func (r *release) extras() ([]entry, error) {
 	host, err := r.build(target{runtime.GOOS, runtime.GOARCH})
 	if err != nil {
@@ -136,7 +135,7 @@ func completions(host string) ([]entry, error) {
 	return all, nil
 }
 
-// sources are the files that packages take from the tree as they are.
+// sources returns the files that packages take from the tree unchanged.
 func (r *release) sources() ([]entry, error) {
 	var all []entry
 	for _, s := range []struct {
@@ -175,7 +174,7 @@ func gzipped(b []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// commitTime is SOURCE_DATE_EPOCH, else the time of the last commit.
+// commitTime returns SOURCE_DATE_EPOCH, or else the time of the last commit.
 func commitTime(root string) (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
@@ -191,8 +190,8 @@ func commitTime(root string) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// gitVersion is the tag of the commit. Between tags it is a version that sorts
-// by time of the commit, and before the release.
+// gitVersion returns the tag of the commit. Between tags it returns a version that sorts by
+// the time of the commit, and before the release.
 func gitVersion(root string, when time.Time) (string, error) {
 	if tag, err := git(root, "describe", "--tags", "--exact-match", "--match", "v[0-9]*"); err == nil {
 		return tag, nil

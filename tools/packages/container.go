@@ -15,8 +15,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// containerUser is the number that images without a user database use for
-// somebody without rights.
+// containerUser is the uid that images without a user database use for an unprivileged
+// user.
 const containerUser = 65532
 
 // image is the program of one platform of the container image.
@@ -28,7 +28,7 @@ type image struct {
 // layout collects the blobs of an OCI image layout.
 type layout struct{ files []entry }
 
-// add stores a blob and describes it.
+// add stores a blob and returns its descriptor.
 func (l *layout) add(mediaType string, b []byte) v1.Descriptor {
 	d := digest.FromBytes(b)
 	l.files = append(l.files, entry{path: v1.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded(), mode: 0o644, data: b})
@@ -66,7 +66,7 @@ func (r *release) container(images []image) error {
 	return os.WriteFile(filepath.Join(r.dist, "doorward_"+r.version+"_oci.tar"), out.Bytes(), 0o644)
 }
 
-// name writes the files by which an image is found in a layout.
+// name writes the files that name the image of a layout.
 func (l *layout) name(top v1.Descriptor) error {
 	index, err := json.Marshal(v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex, Manifests: []v1.Descriptor{top}})
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *release) image(l *layout, i image) (v1.Descriptor, error) {
 	return d, err
 }
 
-// settings make the daemon read /etc/doorward/doorward.yaml when it is there.
+// settings makes the daemon read /etc/doorward/doorward.yaml if it exists.
 func (r *release) settings() v1.ImageConfig {
 	return v1.ImageConfig{
 		User: fmt.Sprintf("%d:%[1]d", containerUser), Entrypoint: []string{"/usr/bin/doorward"}, Cmd: []string{"serve"},
@@ -140,8 +140,8 @@ func imageFiles(binary string) ([]entry, error) {
 	}, nil
 }
 
-// authorities are Mozilla's roots as the Go project keeps them, without those
-// that hold for some names or times only, which a file cannot say.
+// authorities returns Mozilla's roots as maintained by the Go project, without those that
+// are valid only for some names or times, which a file cannot express.
 func authorities() []byte {
 	var out bytes.Buffer
 	for root := range bundle.Roots() {

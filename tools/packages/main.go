@@ -1,10 +1,10 @@
-// Command packages makes the release files of Doorward: packages for Debian and
-// Red Hat systems, tarballs, a container image, bills of materials and the sums
-// of all of them.
+// Command packages makes the release files of Doorward: packages for Debian and Red Hat
+// systems, tarballs, a container image, bills of materials and the checksums of all of
+// them.
 //
-// Invariant: the same commit, version and Go toolchain give the same bytes. All
-// times are the commit's, names are sorted, and nothing of the machine is read
-// but the source and the module cache.
+// Invariant: the same commit, version and Go toolchain give the same bytes. All times are
+// the commit's, names are sorted, and only the source and the module cache are read from
+// the machine.
 package main
 
 import (
@@ -18,16 +18,16 @@ import (
 	"time"
 )
 
-// release is what all files of one run have in common.
+// release holds the settings of one run.
 type release struct {
 	root    string // the source tree
-	dist    string // where the files go
+	dist    string // output directory
 	scratch string // removed at the end
-	version string // as nfpm takes it: 1.2.3 or 1.2.3-pre
+	version string // in the form of nfpm: 1.2.3 or 1.2.3-pre
 	when    time.Time
 }
 
-// target is a system that binaries are made for.
+// target is a system and architecture to build for.
 type target struct{ os, arch string }
 
 func (t target) String() string { return t.os + "_" + t.arch }
@@ -100,7 +100,7 @@ func parseTargets(text string) ([]target, error) {
 	return all, nil
 }
 
-// clear removes what an earlier run left, and nothing else.
+// clear removes the files of an earlier run only.
 func (r *release) clear() error {
 	if err := os.MkdirAll(r.dist, 0o755); err != nil {
 		return err

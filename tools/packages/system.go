@@ -56,7 +56,7 @@ func (r *release) describe(kind string, t target) *nfpm.Info {
 	return info
 }
 
-// contents names the files by copies of them, which is what nfpm reads.
+// contents lists the files. nfpm reads copies of them from the disk.
 func (r *release) contents(kind, binary string, extras []entry) (files.Contents, error) {
 	all := files.Contents{{Source: binary, Destination: "/usr/bin/doorward", FileInfo: r.info(0o755)}}
 	for _, e := range extras {

@@ -59,8 +59,8 @@ func writeParents(t *tar.Writer, name string, when time.Time, made map[string]bo
 	return t.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755, ModTime: when, Format: tar.FormatUSTAR})
 }
 
-// tree is the program and what goes with it in one directory, so that its content
-// can be copied over a prefix such as /usr/local.
+// tree returns the program and its other files in one directory, so that its content can be
+// copied over a prefix such as /usr/local.
 func (r *release) tree(t target, binary string, extras []entry) ([]entry, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
@@ -123,7 +123,7 @@ func writeZip(w io.Writer, files []entry, when time.Time) error {
 	return z.Close()
 }
 
-// sums writes SHA256SUMS in the form of sha256sum.
+// sums writes SHA256SUMS in the format of sha256sum.
 func (r *release) sums() error {
 	files, err := filepath.Glob(filepath.Join(r.dist, "doorward_*"))
 	if err != nil {
