@@ -1,11 +1,11 @@
-// Count runs `go test -json` with the given arguments and prints the output of
-// each failed test, every skipped test with its reason, the logs of tests behind
-// "measured: ", and a last line with the totals. Where CI is set, a skipped test
-// fails the run: it counts as missing, never as passed.
+// Count runs `go test -json` with the given arguments and prints the output of each failed test,
+// every skipped test with its reason, the log lines of tests after "measured: ", and a last line
+// with the totals. If CI is set, a skipped test fails the run: it counts as missing, never as
+// passed.
 //
-// With `-skips FILE` in front of the arguments, the tests that the file lists may
-// be skipped, and must be: a listed test that ran, or that does not exist, fails
-// the run as well, so that the list stays true. See skips.go.
+// With `-skips FILE` in front of the arguments, the listed tests may be skipped, and must be: a
+// listed test that ran or does not exist also fails the run, so that the list stays correct. See
+// skips.go.
 package main
 
 import (
@@ -28,7 +28,7 @@ type event struct {
 type totals struct {
 	passed, failed, skipped int
 	output                  map[string][]string // by package and test
-	broken                  bool                // a package that did not build or end well
+	broken                  bool                // a package that failed to build or to end normally
 	skips                   skips
 	ran                     map[string]bool // packages
 }
@@ -102,7 +102,7 @@ func (t *totals) take(e event) {
 	}
 }
 
-// end counts a test, and says how long each package took.
+// end counts a test, or prints the time of a package.
 func (t *totals) end(e event, key string, n *int) {
 	delete(t.output, key)
 	if e.Test != "" {
@@ -115,7 +115,7 @@ func (t *totals) end(e event, key string, n *int) {
 	}
 }
 
-// reason is the text that t.Skip gave.
+// reason returns the text passed to t.Skip.
 func reason(output []string) string {
 	for i := len(output) - 1; i >= 0; i-- {
 		line := strings.TrimSpace(output[i])

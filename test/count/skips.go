@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// skips are the tests that may be skipped, each as "package test". The value
-// tells whether it was.
+// skips maps the tests that may be skipped, each as "package test", to whether it was skipped.
 type skips map[string]bool
 
-// cutSkips takes `-skips FILE` off the front of the arguments.
+// cutSkips removes `-skips FILE` from the front of the arguments and reads the file.
 func cutSkips(args []string) (skips, []string, error) {
 	if len(args) < 2 || args[0] != "-skips" {
 		return nil, args, nil
@@ -54,7 +53,7 @@ func (s skips) take(test string) string {
 	return " as listed"
 }
 
-// of are the listed tests of the given packages: a run need not have all of them.
+// of returns the listed tests of the given packages, because a run need not contain all of them.
 func (s skips) of(packages map[string]bool) skips {
 	out := maps.Clone(s)
 	maps.DeleteFunc(out, func(test string, _ bool) bool {
@@ -64,8 +63,7 @@ func (s skips) of(packages map[string]bool) skips {
 	return out
 }
 
-// unexpected reports whether a skip of the total is not listed, or a listed one
-// did not happen.
+// unexpected reports whether a skipped test is not listed, or a listed test was not skipped.
 func (s skips) unexpected(total int) bool {
 	for _, test := range slices.Sorted(maps.Keys(s)) {
 		if !s[test] {

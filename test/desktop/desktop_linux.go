@@ -1,7 +1,7 @@
-// Package desktop is the session bus of a desktop for tests: the real dbus-daemon, with a
+// Package desktop provides the session bus of a desktop for tests: the real dbus-daemon, with a
 // notification service on it.
 //
-// Invariant: every bus is one test's own, and ends with it.
+// Invariant: every bus belongs to one test, and ends with it.
 package desktop
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Bus runs a message bus of its own, the real dbus-daemon, and returns its address.
+// Bus starts a separate message bus, the real dbus-daemon, and returns its address.
 func Bus(t *testing.T) string {
 	t.Helper()
 	bin, err := exec.LookPath("dbus-daemon")
@@ -41,7 +41,7 @@ func Bus(t *testing.T) string {
 	return address
 }
 
-// Shown is one notice as a notification service got it.
+// Shown is one notice that a notification service received.
 type Shown struct {
 	App, Summary, Body string
 	Actions            []string
@@ -53,17 +53,17 @@ type notifications struct {
 	shown chan Shown
 }
 
-// GetCapabilities is a method of the service.
+// GetCapabilities implements the method of the service.
 func (n notifications) GetCapabilities() ([]string, *dbus.Error) { return n.can, nil }
 
-// Notify is a method of the service.
+// Notify implements the method of the service.
 func (n notifications) Notify(app string, _ uint32, _, summary, body string, actions []string, _ map[string]dbus.Variant, _ int32) (uint32, *dbus.Error) {
 	n.shown <- Shown{app, summary, body, actions}
 	return 1, nil
 }
 
-// Notifications is a notification service on a bus, which can do what can says. It returns
-// what it is to show.
+// Notifications starts a notification service with the capabilities can on a bus. It returns the
+// received notices.
 func Notifications(t *testing.T, address string, can ...string) <-chan Shown {
 	t.Helper()
 	conn, err := dbus.Connect(address)

@@ -1,9 +1,8 @@
 // Package doortest starts the real doorward binary for tests and ends it again.
 //
-// It exists because some promises of Doorward (the view of a client on a socket,
-// the state after a kill) can be tested only on the shipped binary.
-// Invariant: every daemon has its own home, state, runtime directory and ports,
-// so tests run side by side and leave neither files nor processes behind.
+// Some promises of Doorward (the view of a client on a socket, the state after a kill) can be
+// tested only with the shipped binary. Invariant: every daemon has its own home, state, runtime
+// directory and ports, so tests run concurrently and leave neither files nor processes behind.
 //
 // Only tests import this package; it is never linked into the binary.
 package doortest
@@ -23,8 +22,8 @@ type Options struct {
 	Bin     string        // the binary; default $DOORWARD_BIN, then bin/doorward of the module
 	Args    []string      // appended to `doorward serve --config FILE`
 	Env     []string      // further NAME=value for the daemon and for Command
-	Token   string        // sets DOORWARD_TOKEN for the daemon alone
-	Dir     string        // home of an earlier daemon, to start once more on its state
+	Token   string        // sets DOORWARD_TOKEN for the daemon only
+	Dir     string        // home of an earlier daemon, to start again on its state
 	Ready   time.Duration // how long to wait for `ready`; default 20 s
 	NoReady bool          // return at once: the test expects the start to fail
 }
@@ -33,12 +32,12 @@ type Options struct {
 type Daemon struct {
 	URL     string   // of the first HTTP listener, without a final slash: http://127.0.0.1:41234
 	URLs    []string // of every HTTP listener, in the order in which they were printed
-	Socket  string   // path of the Unix socket, empty when there is none
+	Socket  string   // path of the Unix socket, empty if there is none
 	Config  string   // path of its doorward.yaml
 	Dir     string   // its home, which holds the other directories
 	State   string   // its state directory
 	Runtime string   // its runtime directory, short enough for a socket path
-	Bin     string   // the binary that runs
+	Bin     string   // path of the binary
 
 	t    testing.TB
 	cmd  *exec.Cmd
@@ -47,10 +46,9 @@ type Daemon struct {
 	done chan struct{}
 }
 
-// Start runs `doorward serve` on the configuration yaml and waits for `ready`.
-// When yaml has no `listen:` of its own, one loopback listener on a free port
-// is added. The daemon is stopped when the test ends; its stderr is shown when
-// the test failed.
+// Start runs `doorward serve` with the configuration yaml and waits for `ready`. If yaml has no
+// `listen:`, one loopback listener on a free port is added. The daemon is stopped when the test
+// ends; its stderr is shown if the test failed.
 func Start(t testing.TB, yaml string, o Options) *Daemon {
 	t.Helper()
 	d := &Daemon{t: t, Bin: binary(t, o.Bin), Dir: o.Dir, log: newLines(), done: make(chan struct{})}
@@ -88,7 +86,7 @@ func (d *Daemon) run(o Options) {
 	}()
 }
 
-// waitReady reads the listeners that `serve` prints before `ready`.
+// waitReady waits for `ready` and reads the listeners that `serve` prints before.
 func (d *Daemon) waitReady(limit time.Duration) {
 	d.t.Helper()
 	if limit == 0 {
@@ -114,7 +112,7 @@ func (d *Daemon) waitReady(limit time.Duration) {
 	}
 }
 
-// MCP is the address of one server's endpoint, or of the aggregate for "".
+// MCP returns the address of one server's endpoint, or of the aggregate for "".
 func (d *Daemon) MCP(server string) string {
 	if server == "" {
 		return d.URL + "/mcp"
@@ -125,7 +123,7 @@ func (d *Daemon) MCP(server string) string {
 // Stderr returns the lines that the daemon wrote so far.
 func (d *Daemon) Stderr() []string { return d.log.all() }
 
-// WaitStderr waits until some line contains part, and fails the test otherwise.
+// WaitStderr waits until a line contains part, and fails the test if none does within limit.
 func (d *Daemon) WaitStderr(part string, limit time.Duration) {
 	d.t.Helper()
 	found := func(line string) bool { return strings.Contains(line, part) }
@@ -134,14 +132,14 @@ func (d *Daemon) WaitStderr(part string, limit time.Duration) {
 	}
 }
 
-// PID is the daemon's process id.
+// PID returns the daemon's process id.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
-// Env is the environment in which another doorward command, or a client that
-// starts one, finds this daemon.
+// Env returns the environment in which another doorward command, or a client that starts one,
+// finds this daemon.
 func (d *Daemon) Env() []string { return append([]string(nil), d.env...) }
 
-// Command is another doorward command, such as `connect`, that finds this daemon.
+// Command returns another doorward command, such as `connect`, that finds this daemon.
 func (d *Daemon) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(d.Bin, args...)
 	cmd.Dir = d.Dir
@@ -149,8 +147,8 @@ func (d *Daemon) Command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Wait waits for the process to end and returns its exit status, -1 for a
-// signal. The test fails when it still runs after limit.
+// Wait waits for the process to end and returns its exit status, -1 for a signal. The test fails
+// if it still runs after limit.
 func (d *Daemon) Wait(limit time.Duration) int {
 	d.t.Helper()
 	select {
@@ -162,8 +160,8 @@ func (d *Daemon) Wait(limit time.Duration) int {
 	}
 }
 
-// Stop asks the daemon to end, as Ctrl-C does, and returns its exit
-// status. It may be called more than once.
+// Stop interrupts the daemon, as Ctrl-C does, and returns its exit status. It may be called more
+// than once.
 func (d *Daemon) Stop() int {
 	d.t.Helper()
 	_ = d.cmd.Process.Signal(os.Interrupt)
@@ -177,8 +175,8 @@ func (d *Daemon) Kill9() {
 	d.Wait(10 * time.Second)
 }
 
-// cleanup ends a daemon that the test left running, and fails the test when
-// the daemon does not end in order.
+// cleanup ends a daemon that the test left running, and fails the test if it does not end
+// normally or has reported a panic or a data race.
 func (d *Daemon) cleanup() {
 	select {
 	case <-d.done:
@@ -212,9 +210,8 @@ func (d *Daemon) end() {
 	}
 }
 
-// withListener adds a listener on a free loopback port to a configuration that
-// names none, because the default port belongs to the user's own daemon. A
-// configuration in JSON is taken as it is.
+// withListener adds a listener on a free loopback port to a configuration without one, because
+// the default port belongs to the user's own daemon. A configuration in JSON is not changed.
 func withListener(yaml string) string {
 	if strings.HasPrefix(yaml, "{") {
 		return yaml
@@ -227,8 +224,8 @@ func withListener(yaml string) string {
 	return "listen: {http: [{addr: \"127.0.0.1:0\"}]}\n" + yaml
 }
 
-// environment is all that the daemon inherits: nothing of the tester's own
-// configuration, tokens or sessions.
+// environment returns the whole environment of the daemon. It contains nothing of the tester's
+// own configuration, tokens or sessions.
 func environment(d *Daemon, more []string) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -242,8 +239,8 @@ func environment(d *Daemon, more []string) []string {
 	return append(env, more...)
 }
 
-// binary finds the program under test. There is no skip: a suite that silently
-// tests nothing is worse than one that fails.
+// binary returns the program under test. A missing program fails the test instead of skipping it:
+// a suite that silently tests nothing is worse than one that fails.
 func binary(t testing.TB, given string) string {
 	t.Helper()
 	if given == "" {
@@ -260,7 +257,7 @@ func binary(t testing.TB, given string) string {
 	return path
 }
 
-// ModuleRoot is the directory that holds go.mod, found from the test's own.
+// ModuleRoot returns the directory of go.mod, searched upwards from the test's directory.
 func ModuleRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -277,8 +274,8 @@ func ModuleRoot(t testing.TB) string {
 	}
 }
 
-// shortDir is a temporary directory whose name leaves room for a socket: the
-// kernel's limit is 107 bytes, and t.TempDir spends most of it on test names.
+// shortDir returns a temporary directory whose name leaves room for a socket: the kernel's limit
+// is 107 bytes, and t.TempDir would use most of it for test names.
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dw")

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// Echoes returns answers over HTTP/1.1 by name that repeat a secret, each in another
-// place. Few of them are valid. The secret is never in the content of a JSON-RPC
-// message.
+// Echoes returns HTTP/1.1 answers by name that repeat a secret, each in another place. Few of
+// them are valid. The secret is never in the content of a JSON-RPC message.
 func Echoes(secret string) map[string]string {
 	const fine = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 	events := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -66,8 +65,7 @@ func body(text string) string {
 	return "Content-Length: " + strconv.Itoa(len(text)) + "\r\n\r\n" + text
 }
 
-// Serve answers requests on l with the bytes that answer returns, and closes the
-// connection.
+// Serve answers each request on l with the bytes that answer returns, and closes the connection.
 func Serve(t testing.TB, l net.Listener, answer func(*http.Request) string) {
 	t.Helper()
 	t.Cleanup(func() { l.Close() })
@@ -88,7 +86,7 @@ func Serve(t testing.TB, l net.Listener, answer func(*http.Request) string) {
 	}()
 }
 
-// Names returns the keys of a map in order.
+// Names returns the sorted keys of a map.
 func Names(m map[string]string) []string {
 	var names []string
 	for name := range m {
@@ -98,7 +96,7 @@ func Names(m map[string]string) []string {
 	return names
 }
 
-// Repeats reports whether text holds the secret, as itself or as it is quoted.
+// Repeats reports whether text contains the secret, in any case of its letters.
 func Repeats(text, secret string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(secret))
 }

@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// killFamily ends a process and its children with SIGKILL, and returns when
-// all are gone. The parent is stopped first, so it starts none meanwhile.
-// Where there is no /proc only the parent is killed; PostgreSQL's children end
-// by themselves when they notice.
+// killFamily ends a process and its children with SIGKILL, and returns when all have ended. The
+// parent is stopped first, so that it starts no further child. Without /proc only the parent is
+// killed; PostgreSQL's children then end by themselves.
 func killFamily(pid int) error {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stopping %d: %w", pid, err)
@@ -72,7 +71,7 @@ func running(pid int) bool {
 	return state != "Z" && state != "X"
 }
 
-// processState reads state and parent behind the name, which may hold anything.
+// processState reads state and parent after the name, which may contain anything.
 func processState(stat string) (state string, parent int) {
 	b, err := os.ReadFile(stat)
 	if err != nil {

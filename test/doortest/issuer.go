@@ -27,19 +27,18 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 )
 
-// Issuer is an authorization server for tests, with the part that a resource server
-// uses: metadata and keys over https on loopback, with a certificate signed by CA.
-// Mint makes its tokens, good and bad.
+// Issuer is an authorization server for tests, with metadata and keys over https on loopback and
+// a certificate signed by CA. Mint makes its tokens, valid and invalid ones.
 type Issuer struct {
 	URL string // the issuer, without a slash at its end
-	CA  []byte // PEM: what a client must trust to reach it
+	CA  []byte // PEM; a client must trust it to reach the issuer
 
 	server *httptest.Server
 	over   chan struct{}
 
 	mu   sync.Mutex
 	mode string
-	keys []issuerKey // what it publishes; the first signs by default
+	keys []issuerKey // the published keys; the first one signs by default
 	all  map[string]issuerKey
 	hits map[string]int
 
@@ -52,8 +51,8 @@ type issuerKey struct {
 	key crypto.Signer
 }
 
-// NewIssuer starts one at /realm, with the keys rsa, ec, ed and weak (too
-// short to be used). Close ends it.
+// NewIssuer starts an Issuer at /realm, with the keys rsa, ec, ed and weak (too short to be
+// accepted). Close ends it.
 func NewIssuer() (*Issuer, error) {
 	i := &Issuer{all: make(map[string]issuerKey), hits: make(map[string]int), over: make(chan struct{}), grants: make(map[string]codeGrant)}
 	for _, id := range []string{"rsa", "ec", "ed", "weak"} {
@@ -67,7 +66,7 @@ func NewIssuer() (*Issuer, error) {
 	}
 	i.CA = ca
 	i.server = httptest.NewUnstartedServer(i)
-	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that trust nobody
+	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // hides errors of clients that do not trust it
 	i.server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	i.server.StartTLS()
 	i.URL = i.server.URL + "/realm"
@@ -81,7 +80,7 @@ func (i *Issuer) Close() {
 	i.server.Close()
 }
 
-// Client trusts the issuer's certificate and follows no redirect.
+// Client returns a client that trusts the issuer's certificate and follows no redirect.
 func (i *Issuer) Client() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(i.CA)
@@ -89,7 +88,7 @@ func (i *Issuer) Client() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// Set changes how it answers:
+// Set changes the answers:
 //
 //	good          OpenID Connect discovery, nothing else
 //	rfc8414       RFC 8414 metadata, nothing else
@@ -111,7 +110,7 @@ func (i *Issuer) Set(mode string) {
 	i.mode = mode
 }
 
-// Hits counts requests whose path ends so.
+// Hits returns the number of requests whose path has this suffix.
 func (i *Issuer) Hits(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -124,8 +123,8 @@ func (i *Issuer) Hits(path string) int {
 	return n
 }
 
-// Publish adds the key of a name to the key set, and makes it first if there is
-// none. The beginning of the name is the kind of the key.
+// Publish adds the key of a name to the key set, and makes the key if it does not exist. The
+// beginning of the name is the kind of the key.
 func (i *Issuer) Publish(id string) (crypto.Signer, error) {
 	k, err := i.key(id)
 	if err != nil {
@@ -137,7 +136,7 @@ func (i *Issuer) Publish(id string) (crypto.Signer, error) {
 	return k.key, nil
 }
 
-// Withdraw takes a key out of the key set.
+// Withdraw removes a key from the key set.
 func (i *Issuer) Withdraw(id string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -260,7 +259,7 @@ func (i *Issuer) serveKeys(w http.ResponseWriter, r *http.Request, mode string) 
 	for _, k := range i.keys {
 		keys = append(keys, publicJWK(k))
 	}
-	// What a reader has to pass over.
+	// Entries that a client has to skip.
 	set["keys"] = append(keys, map[string]string{"kty": "XX"}, map[string]string{"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0", "kid": "shared"})
 	if mode == "huge-jwks" {
 		set["padding"] = strings.Repeat("x", 2<<20)
@@ -272,8 +271,8 @@ func publicJWK(k issuerKey) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: k.key.Public(), KeyID: k.id, Use: "sig"}
 }
 
-// loopbackCertificate is a certificate for loopback and the PEM of the
-// authority that signed it.
+// loopbackCertificate returns a certificate for loopback and the PEM of the authority that signed
+// it.
 func loopbackCertificate() (tls.Certificate, []byte, error) {
 	none := tls.Certificate{}
 	authority, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -8,11 +8,11 @@ import (
 	"net/url"
 )
 
-// codeGrant is a code that has been given out and not been used.
+// codeGrant is an issued code that was not used yet.
 type codeGrant struct{ challenge, resource, scope, client, redirect string }
 
-// authorize is the authorization endpoint of OAuth 2.1, where the user has
-// agreed already. It wants PKCE and a resource (RFC 8707).
+// authorize is the authorization endpoint of OAuth 2.1 for a user who has already agreed. It
+// requires PKCE and a resource (RFC 8707).
 func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	back, err := url.Parse(q.Get("redirect_uri"))
@@ -29,7 +29,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, back.String(), http.StatusFound)
 }
 
-// token is the token endpoint. A code is good once, with its verifier.
+// token is the token endpoint. A code is valid once, with its verifier.
 func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	g, ok := i.grants[r.FormValue("code")]
@@ -50,7 +50,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600, "scope": g.scope})
 }
 
-// Asked are the scopes that clients asked for, one entry for each time.
+// Asked returns the scopes that clients asked for, one entry for each request.
 func (i *Issuer) Asked() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lines collects what a process writes and wakes those who wait for a line.
+// lines collects the output of a process and wakes the callers of wait.
 type lines struct {
 	mu      sync.Mutex
 	whole   []string
@@ -16,7 +16,7 @@ type lines struct {
 
 func newLines() *lines { return &lines{changed: make(chan struct{})} }
 
-// Write takes any cut of the stream; only whole lines become visible.
+// Write accepts any part of the stream; only complete lines become visible.
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,8 +39,8 @@ func (l *lines) all() []string {
 	return append([]string(nil), l.whole...)
 }
 
-// wait reports whether a line that matches arrived before the limit passed or
-// ended was closed. Lines that are there already count.
+// wait reports whether a matching line arrived before the limit passed or ended was closed.
+// Earlier lines count too.
 func (l *lines) wait(match func(string) bool, limit time.Duration, ended <-chan struct{}) bool {
 	timeout := time.After(limit)
 	over := false
@@ -60,7 +60,7 @@ func (l *lines) wait(match func(string) bool, limit time.Duration, ended <-chan 
 		select {
 		case <-changed:
 		case <-ended:
-			over = true // one more look: the last lines may have come with the end
+			over = true // read once more: the last lines may have arrived with the end
 		case <-timeout:
 			return false
 		}

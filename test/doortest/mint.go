@@ -17,9 +17,8 @@ import (
 	"time"
 )
 
-// Mint makes an access token from fields NAME=VALUE. Without any it is one of
-// the subject ada for an hour, signed with the key rsa by RS256; an audience
-// has to be named.
+// Mint makes an access token from fields NAME=VALUE. Without fields it is a token of the subject
+// ada for an hour, signed with the key rsa by RS256, and without an audience.
 //
 //	iss, aud, sub, scope, client_id, azp, cnf   claims; aud with commas is a list; empty: left out
 //	exp, nbf, iat   a time from now such as 1h or -5s; empty: left out
@@ -92,7 +91,7 @@ func (m *minting) field(i *Issuer, name, value string, now time.Time) error {
 	}
 	if into[name] = v; value == "" {
 		delete(into, name)
-		into["\x00"+name] = true // kid must not come back
+		into["\x00"+name] = true // kid must not be set again
 	}
 	return nil
 }
@@ -133,7 +132,7 @@ func (m *minting) token(i *Issuer) (string, error) {
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// flipped joins the parts, after one bit of the middle of one was changed.
+// flipped joins the parts after changing one bit in the middle of one of them.
 func flipped(part string, parts []string) string {
 	for n, name := range []string{"header", "payload", "signature"} {
 		if part == name {
@@ -151,8 +150,8 @@ func flipped(part string, parts []string) string {
 	return strings.Join(parts, ".")
 }
 
-// sign signs as the algorithm says, also as no issuer should: `none`, and HMAC
-// with the public key, which is known to all, as its secret.
+// sign signs with the algorithm, also with ones that no issuer should use: `none`, and HMAC with
+// the public key as its secret.
 func sign(alg string, key crypto.Signer, text []byte) ([]byte, error) {
 	if alg == "none" {
 		return nil, nil
@@ -168,7 +167,7 @@ func sign(alg string, key crypto.Signer, text []byte) ([]byte, error) {
 	}
 	hash := map[string]crypto.Hash{"256": crypto.SHA256, "384": crypto.SHA384, "512": crypto.SHA512}[alg[max(0, len(alg)-3):]]
 	if hash == 0 {
-		hash = crypto.SHA256 // an algorithm that nobody knows
+		hash = crypto.SHA256 // for unknown algorithms
 	}
 	h := hash.New()
 	h.Write(text)

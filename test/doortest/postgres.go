@@ -21,19 +21,19 @@ const (
 	pgOldest = 15 // the oldest major version that Doorward is tested with
 	pgOwner  = "doorward"
 	pgReady  = time.Minute // recovery after a kill included
-	// pgDirMax leaves room for "/dwpg" with a random number and the socket's
-	// own name below the kernel's 107 bytes.
+	// pgDirMax leaves room for "/dwpg", a random number and the name of the socket within the
+	// kernel's 107 bytes.
 	pgDirMax = 70
 	pgAdvice = "no PostgreSQL of version 15 or later here: as root, run test/install.sh postgres (Debian's package `postgresql`)"
 )
 
-// keeper is the program that owns a server: it makes the cluster, starts it
-// when told, and at the end of its input, which is the end of the test binary
-// however that came about, stops the server and removes every trace. It has a
-// session of its own, so a signal to the tests' group does not reach it.
+// keeper is the program that owns a server: it makes the cluster and starts it on request. At the
+// end of its input, which the end of the test binary always causes, it stops the server and
+// removes all files. It has a session of its own, so a signal to the tests' process group does
+// not reach it.
 //
-// After a kill -9 the System V segment by which PostgreSQL knows its own
-// leftovers stays; its number is in the seventh line of postmaster.pid.
+// After a kill -9 the System V segment that marks PostgreSQL's data directory as used remains;
+// its number is in the seventh line of postmaster.pid.
 const keeper = `
 trap '' PIPE INT TERM HUP
 bin=$1 owner=$2 dir=$3 pid=
@@ -65,18 +65,16 @@ cd /
 rm -rf "$dir"
 `
 
-// shared is the one server of a test binary, started by the first test that
-// asks for a database.
+// shared is the one server of a test binary, started by the first test that needs a database.
 var shared struct {
 	once   sync.Once
 	server *Server
 	err    error
 }
 
-// Postgres is a connection string to a fresh, empty database of a real
-// PostgreSQL: one server for each test binary, on a Unix socket alone, with
-// its fsync on. The database is dropped when the test ends. Where PostgreSQL is not
-// installed the test is skipped, and test/count refuses that in CI.
+// Postgres returns a connection string to a new, empty database of a real PostgreSQL: one server
+// for each test binary, on a Unix socket only, with fsync on. The database is dropped when the
+// test ends. Without PostgreSQL the test is skipped, which test/count refuses in CI.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	bin := postgresBin(t)
@@ -85,11 +83,11 @@ func Postgres(t testing.TB) string {
 	return shared.server.Database(t)
 }
 
-// Server is a PostgreSQL server that a test may kill. Its methods are for the
-// test's own goroutine, Database and DSN for any.
+// Server is a PostgreSQL server that a test may kill. Its methods are for the test's own
+// goroutine, except Database and DSN, which any may call.
 type Server struct {
 	bin, dir string
-	cred     *syscall.Credential // nil: as whoever runs the tests
+	cred     *syscall.Credential // nil: the user that runs the tests
 	keeper   *exec.Cmd
 	in       io.WriteCloser // the keeper lives as long as this is open
 	out      *bufio.Reader
@@ -99,8 +97,8 @@ type Server struct {
 	n  int
 }
 
-// PostgresServer starts a server for this test alone, and ends it with the
-// test. It skips as Postgres does.
+// PostgresServer starts a server for this test only, and ends it with the test. It skips as
+// Postgres does.
 func PostgresServer(t testing.TB) *Server {
 	t.Helper()
 	s, err := startPostgres(postgresBin(t))
@@ -113,12 +111,12 @@ func PostgresServer(t testing.TB) *Server {
 	return s
 }
 
-// DSN is the connection string of a database that was empty at first. It stays
-// valid over Kill and Start.
+// DSN returns the connection string of a database that was empty at first. It stays valid over
+// Kill and Start.
 func (s *Server) DSN() string { return s.dsn(pgOwner) }
 
-// Database makes one more empty database, dropped when t ends, with whatever
-// is still connected to it.
+// Database makes another empty database. It is dropped when t ends, even if clients are still
+// connected.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	s.mu.Lock()
@@ -127,14 +125,13 @@ func (s *Server) Database(t testing.TB) string {
 	s.mu.Unlock()
 	must(t, s.create(name))
 	t.Cleanup(func() {
-		// A server that the test left dead has no databases to drop.
+		// A server that the test left dead cannot drop it.
 		_ = s.tool("dropdb", "--if-exists", "--force", name)
 	})
 	return s.dsn(name)
 }
 
-// Kill ends the postmaster and all its children with SIGKILL and returns when
-// they are gone.
+// Kill ends the postmaster and all its children with SIGKILL and returns when they have ended.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	must(t, killFamily(s.pid))
@@ -142,8 +139,8 @@ func (s *Server) Kill(t testing.TB) {
 	must(t, err)
 }
 
-// Freeze stops all processes of the server, so that its clients wait. Thaw lets
-// them continue. A frozen server can be killed.
+// Freeze stops all processes of the server, so that its clients wait. Thaw continues them. A
+// frozen server can be killed.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
 	must(t, signalFamily(s.pid, syscall.SIGSTOP))
@@ -155,8 +152,7 @@ func (s *Server) Thaw(t testing.TB) {
 	must(t, signalFamily(s.pid, syscall.SIGCONT))
 }
 
-// Start starts a killed server on what its disk holds and returns when it
-// accepts connections.
+// Start starts a killed server on its data directory and returns when it accepts connections.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	must(t, s.start())
@@ -182,13 +178,13 @@ func startPostgres(bin string) (*Server, error) {
 	return s, nil
 }
 
-// prepare makes the directory of data and socket. PostgreSQL refuses root, so
-// for root it belongs to somebody else.
+// prepare makes the directory of data and socket. PostgreSQL refuses to run as root, so for
+// root it belongs to another user.
 func (s *Server) prepare() error {
 	root := os.Geteuid() == 0
 	base := os.TempDir()
 	if root || len(base) > pgDirMax {
-		base = "/tmp" // another user may not reach root's own, and a long name holds no socket
+		base = "/tmp" // another user may not enter root's directory, and a long name leaves no room for a socket
 	}
 	var err error
 	if s.dir, err = os.MkdirTemp(base, "dwpg"); err != nil || !root {
@@ -200,7 +196,7 @@ func (s *Server) prepare() error {
 	return os.Chown(s.dir, int(s.cred.Uid), int(s.cred.Gid))
 }
 
-// somebody is a user without rights.
+// somebody returns the credentials of an unprivileged user.
 func somebody() (*syscall.Credential, error) {
 	u, err := user.Lookup("postgres")
 	if err != nil {
@@ -214,8 +210,8 @@ func somebody() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 }
 
-// keep starts the keeper. Its output is a pipe of its own, so that a process that waits
-// for the output of the tests does not wait for it.
+// keep starts the keeper. Its output is a separate pipe, so that a process that waits for
+// the output of the tests does not wait for the keeper.
 func (s *Server) keep() error {
 	s.keeper = exec.Command("/bin/sh", "-c", keeper, "keeper", s.bin, pgOwner, s.dir)
 	s.keeper.Dir = s.dir
@@ -230,7 +226,7 @@ func (s *Server) keep() error {
 	return s.keeper.Start()
 }
 
-// tell gives the keeper a word and reads its answer, a number.
+// tell sends the keeper a word and reads its answer, a number.
 func (s *Server) tell(word string) (int, error) {
 	if _, err := fmt.Fprintln(s.in, word); err != nil {
 		return 0, fmt.Errorf("telling the keeper to %s: %w", word, err)
@@ -267,7 +263,7 @@ func (s *Server) start() error {
 
 func (s *Server) create(name string) error { return s.tool("createdb", "-T", "template0", name) }
 
-// tool runs one of PostgreSQL's own programs against the server.
+// tool runs one of PostgreSQL's own programs with the server.
 func (s *Server) tool(name string, args ...string) error {
 	cmd := exec.Command(filepath.Join(s.bin, name), append([]string{"-h", s.dir, "-U", pgOwner}, args...)...)
 	cmd.Env = []string{"LC_ALL=C", "PGDATABASE=postgres"}
@@ -282,7 +278,7 @@ func (s *Server) dsn(name string) string {
 	return fmt.Sprintf("host=%s user=%s dbname=%s sslmode=disable", s.dir, pgOwner, name)
 }
 
-// end lets the keeper go, which tidies up and ends.
+// end closes the keeper's input, so that it cleans up and ends.
 func (s *Server) end() error {
 	if s.keeper == nil || s.keeper.Process == nil {
 		return os.RemoveAll(s.dir)
@@ -290,8 +286,8 @@ func (s *Server) end() error {
 	return errors.Join(s.in.Close(), s.keeper.Wait())
 }
 
-// postgresBin is the directory of PostgreSQL's programs: PATH's, or that of
-// the newest version where distributions put them, off PATH.
+// postgresBin returns the directory of PostgreSQL's programs: that on PATH, or the newest
+// one in the usual places of distributions.
 func postgresBin(t testing.TB) string {
 	t.Helper()
 	var dirs []string
@@ -314,7 +310,7 @@ func postgresBin(t testing.TB) string {
 	return best
 }
 
-// pgVersion is the major version of the server in dir, 0 where there is none.
+// pgVersion returns the major version of the server in dir; 0: there is none.
 func pgVersion(dir string) int {
 	for _, name := range []string{"initdb", "createdb", "dropdb", "pg_isready"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {

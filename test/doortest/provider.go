@@ -16,13 +16,13 @@ import (
 	"sync"
 )
 
-// Provider is an MCP server that requires OAuth tokens, and the authorization
-// server that issues them, over https on loopback with a certificate signed by CA.
-// It is strict: codes and refresh tokens are valid for one use, and a refresh token
-// that is used twice ends the sign-in. Browse plays the person who agrees.
+// Provider is an MCP server that requires OAuth tokens, together with the authorization server
+// that issues them, over https on loopback with a certificate signed by CA. It is strict: codes
+// and refresh tokens are valid for one use, and a refresh token that is used twice ends the
+// sign-in. Browse acts as a user who agrees.
 type Provider struct {
 	URL string // of both; the MCP server is at /mcp
-	CA  []byte // PEM: what a client must trust to reach it
+	CA  []byte // PEM; a client must trust it to reach the provider
 
 	server *httptest.Server
 	over   chan struct{}
@@ -63,7 +63,7 @@ func (p *Provider) Close() {
 	p.server.Close()
 }
 
-// Set changes how it answers from now on:
+// Set changes the answers from now on:
 //
 //	good           as it should
 //	grace          a refresh token may come again
@@ -73,8 +73,8 @@ func (p *Provider) Close() {
 //	wrong-iss      it names another issuer when the browser goes back
 //	down           the token endpoint fails
 //
-// Two words are not modes and act once: expire forgets every access token, revoke
-// forgets every refresh token too.
+// Two words are not modes and act once: expire invalidates all access tokens, revoke also all
+// refresh tokens.
 func (p *Provider) Set(mode string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,15 +95,15 @@ func (p *Provider) is(modes ...string) bool {
 	return slices.Contains(modes, p.mode)
 }
 
-// Seen returns the requests as they came, one a line.
+// Seen returns the received requests, one per line.
 func (p *Provider) Seen() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return strings.Join(p.seen, "\n") + "\n"
 }
 
-// Browse opens an address as a browser does whose user agrees to everything,
-// and follows it back.
+// Browse opens an address like the browser of a user who agrees to everything, and follows the
+// redirects.
 func (p *Provider) Browse(address string) (status int, err error) {
 	c := (&Issuer{CA: p.CA}).Client()
 	c.CheckRedirect = nil
@@ -144,7 +144,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func send(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that left
+	_ = json.NewEncoder(w).Encode(v) // the client may have left
 }
 
 func (p *Provider) metadata(w http.ResponseWriter, r *http.Request) {
@@ -215,7 +215,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request, form url.Values
 	send(w, 200, m)
 }
 
-// redeem says what a code, a refresh token or a client is worth.
+// redeem returns the scopes of a code, a refresh token or a client, or the problem with it.
 func (p *Provider) redeem(form url.Values) (scopes, problem string) {
 	grace := p.is("grace")
 	p.mu.Lock()
@@ -244,8 +244,8 @@ func (p *Provider) redeem(form url.Values) (scopes, problem string) {
 	return "", "unsupported_grant_type"
 }
 
-// mcp is the MCP server, of the older era: its tool whoami tells the scopes of
-// the token, and admin wants one more.
+// mcp is the MCP server, of the legacy era: its tool whoami returns the scopes of the token, and
+// its tool admin requires one more scope.
 func (p *Provider) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	p.mu.Lock()
 	scopes, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
@@ -257,7 +257,7 @@ func (p *Provider) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 			Name string `json:"name"`
 		} `json:"params"`
 	}
-	_ = json.Unmarshal(body, &q) // what it cannot read it refuses below
+	_ = json.Unmarshal(body, &q) // a malformed body is refused below
 	metadata := `Bearer resource_metadata="` + p.URL + `/.well-known/oauth-protected-resource/mcp"`
 	switch {
 	case !ok:

@@ -21,7 +21,7 @@ func Rows(ask func(query string) []string, but ...string) string {
 	return out.String()
 }
 
-// FirstDifference returns the first lines in which two texts differ.
+// FirstDifference returns the first differing lines of two texts.
 func FirstDifference(a, b string) string {
 	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(as), len(bs)) {

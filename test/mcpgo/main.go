@@ -1,8 +1,7 @@
-// Command mcpgo runs the steps that its one argument, a JSON object, asks for with a
-// client of mcp-go, each on a fresh connection, and prints one JSON line a step:
-// {step, ok, error, version}. The server is one of those made for the official
-// conformance suite. With -restart in front it is a client that lives longer than its
-// server, as test/clients/restart.mjs is.
+// Command mcpgo runs the steps in its argument, a JSON object, with a client of mcp-go, each on a
+// new connection, and prints one JSON line for each step: {step, ok, error, version}. The server
+// is one of the official conformance suite. With -restart as the first argument it is a client
+// that outlives its server, like test/clients/restart.mjs.
 package main
 
 import (
@@ -20,16 +19,16 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// spec says which server, and how to meet it.
+// spec describes the server and the steps.
 type spec struct {
 	Transport string            `json:"transport"` // http or stdio
 	URL       string            `json:"url"`
 	Command   string            `json:"command"`
 	Args      []string          `json:"args"`
 	Env       map[string]string `json:"env"`
-	Era       string            `json:"era"` // legacy, or whichever both sides speak
+	Era       string            `json:"era"` // legacy, or any that both sides support
 	Steps     []string          `json:"steps"`
-	Prefix    string            `json:"prefix"` // before names, on the aggregate
+	Prefix    string            `json:"prefix"` // prefix of names on the aggregate
 	answer    map[string]any
 }
 
@@ -72,7 +71,7 @@ func (s spec) step(name string) (string, error) {
 	return p.ProtocolVersion(), run(ctx, p)
 }
 
-// peer is a connected client that answers what it is asked.
+// peer is a connected client that answers the server's questions.
 type peer struct {
 	*client.Client
 	prefix string
@@ -116,13 +115,13 @@ func (s spec) transport() (transport.Interface, error) {
 		}
 		return transport.NewStdio(s.Command, env, s.Args...), nil
 	}
-	if s.Era == "legacy" { // it has a stream on which it can be asked
+	if s.Era == "legacy" { // with a stream for the server's questions
 		return transport.NewStreamableHTTP(s.URL, transport.WithContinuousListening())
 	}
 	return transport.NewStreamableHTTP(s.URL)
 }
 
-// answers is the user and the model behind the client.
+// answers acts as the user and the model of the client.
 type answers struct{ content map[string]any }
 
 func (a answers) Elicit(context.Context, mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
@@ -137,7 +136,7 @@ func (answers) CreateMessage(context.Context, mcp.CreateMessageRequest) (*mcp.Cr
 		SamplingMessage: mcp.SamplingMessage{Role: mcp.RoleAssistant, Content: mcp.NewTextContent("sampled")}}, nil
 }
 
-// steps are what a client and a server do together.
+// steps maps names to interactions between a client and a server.
 var steps = map[string]func(context.Context, *peer) error{
 	"tools":       tools,
 	"call":        simpleCall,
@@ -169,7 +168,7 @@ func (p *peer) call(ctx context.Context, name string, args map[string]any, token
 	return content.Text, result.IsError, nil
 }
 
-// says fails unless a call's text has the part.
+// says fails unless the text of a call contains part.
 func (p *peer) says(ctx context.Context, name string, args map[string]any, part string) error {
 	text, failed, err := p.call(ctx, name, args, nil)
 	if err == nil && (failed || !strings.Contains(text, part)) {
@@ -219,7 +218,7 @@ func parallel(ctx context.Context, p *peer) error {
 	return errors.Join(errs...)
 }
 
-// heard waits until n notifications of a method have come.
+// heard waits until n notifications of a method have arrived.
 func (p *peer) heard(ctx context.Context, method string, n int) error {
 	for {
 		p.mu.Lock()

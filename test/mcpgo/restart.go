@@ -10,7 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// round is what a client reports after each restart.
+// round is the client's report after each restart.
 type round struct {
 	Line  string `json:"line"`
 	Tools int    `json:"tools,omitempty"`
@@ -19,8 +19,8 @@ type round struct {
 	Error string `json:"error,omitempty"`
 }
 
-// last calls, prints waiting, and for each line of standard input lists, calls, and
-// answers what the server asks, in the same session.
+// last calls the server and prints waiting. Then, for each line of standard input, it lists,
+// calls, and answers the server's question, in the same session.
 func (s spec) last() {
 	s.answer = map[string]any{"value": "yes"}
 	p, err := s.open(context.Background())
@@ -34,7 +34,7 @@ func (s spec) last() {
 	defer p.Close()
 	fmt.Println("waiting")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		text, _ := json.Marshal(s.round(p, lines.Text())) // strings and a number alone
+		text, _ := json.Marshal(s.round(p, lines.Text())) // only strings and a number, so it always encodes
 		fmt.Println(string(text))
 	}
 }

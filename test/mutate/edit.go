@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// edits are the changes of one text, by offset.
+// edits holds the changes of one text, by offset.
 type edits struct {
-	// closes and opens are texts to insert before an offset, the closes first. Of the opens
-	// the outermost comes first, of the closes the innermost.
+	// closes and opens are texts to insert before an offset, the closes first. The outermost of
+	// the opens comes first, and the innermost of the closes.
 	closes, opens map[int]string
 	replaced      map[int]swap
 }

@@ -1,9 +1,9 @@
-// mutate changes the code of packages, one expression at a time, and runs their
-// tests each time: a change that no test notices is a property that no test has.
+// mutate changes the code of packages, one expression at a time, and runs their tests each time:
+// a change that no test notices is a property that no test checks.
 //
-// All mutants are compiled into one test binary, and a variable of the environment
-// selects the one that acts, so that a mutant costs a run of the tests and no build.
-// Only those in constant declarations have a build each.
+// All mutants are compiled into one test binary, and an environment variable selects the active
+// one, so that a mutant costs a run of the tests and no build. Only mutants in constant
+// declarations have a build each.
 package main
 
 import (

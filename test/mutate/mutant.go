@@ -11,9 +11,9 @@ import (
 type mutant struct {
 	kind  string
 	where token.Position
-	op    token.Token // what stands there
-	to    token.Token // what the mutant has in its place
-	fixed bool        // in a declaration of a constant: it needs a build of its own
+	op    token.Token // the original operator
+	to    token.Token // the operator of the mutant
+	fixed bool        // in a constant declaration: it needs a separate build
 }
 
 func (m mutant) String() string {
@@ -27,7 +27,7 @@ var (
 	logic      = map[token.Token]token.Token{token.LAND: token.LOR, token.LOR: token.LAND}
 )
 
-// schema rewrites one file so that it holds all its mutants.
+// schema rewrites one file so that it contains all its mutants.
 type schema struct {
 	fset   *token.FileSet
 	info   *types.Info
@@ -35,7 +35,7 @@ type schema struct {
 	file   *token.File
 	edits  edits
 	all    *[]mutant
-	consts int // declarations of constants and lengths of arrays around the node
+	consts int // number of constant declarations and array types around the node
 }
 
 // add makes a mutant and returns its number, which is above zero.
@@ -44,7 +44,7 @@ func (s *schema) add(kind string, at token.Pos, op, to token.Token) int {
 	return len(*s.all)
 }
 
-// walk visits a node and what is in it.
+// walk visits a node and its descendants.
 func (s *schema) walk(n ast.Node) {
 	if n == nil {
 		return

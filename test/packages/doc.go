@@ -1,4 +1,3 @@
-// Package packages tests what `make packages` makes: the bytes are the same
-// twice, and a machine with systemd installs, runs, upgrades and removes them as
-// the documents say.
+// Package packages tests the output of `make packages`: two builds have the same bytes, and a
+// machine with systemd installs, runs, upgrades and removes the packages as documented.
 package packages

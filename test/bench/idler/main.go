@@ -1,9 +1,9 @@
 //go:build linux
 
-// Idler is the smallest stdio server that keeps an MCP session open. The benchmark starts a thousand of
-// them to weigh the daemon, not the servers: a thousand SDK servers would fill the machine with memory
-// that is not counted anyway. It answers initialize and tools/list, refuses other requests, and ends with
-// its stdin.
+// Idler is a minimal stdio server that keeps an MCP session open. The benchmark starts a thousand
+// of them to measure the memory of the daemon: a thousand SDK servers would fill the machine with
+// memory that is not counted. It answers initialize and tools/list, refuses other requests, and
+// ends with its stdin.
 package main
 
 import (

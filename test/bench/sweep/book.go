@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// book is the daemon's database, opened beside it.
+// book is the daemon's database, opened by a second process.
 type book struct {
 	db    *sql.DB
 	model string // the id of the message that the others are copies of
@@ -80,8 +80,8 @@ func (b *book) left() (n int64, err error) {
 	return n, err
 }
 
-// look samples open deliveries ten times a second and records how late each was when last seen; one that was never
-// seen overdue was on time.
+// look reads the open deliveries ten times a second and records how late each was when last seen.
+// A delivery that was never seen overdue counts as in time.
 func (b *book) look(ctx context.Context, into *late) error {
 	type row struct {
 		id  string

@@ -20,7 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// daemon is the program under measurement, with short leases and limits that agents of a test do not reach.
+// daemon is the measured program, with short leases and with limits that the agents do not reach.
 type daemon struct {
 	program, dir string
 	cmd          *exec.Cmd
@@ -67,7 +67,7 @@ func (d *daemon) stop() error {
 	return d.cmd.Wait()
 }
 
-// processor is the processor time that the daemon has used, in the ticks of /proc.
+// processor returns the processor time that the daemon has used, in the resolution of /proc.
 func (d *daemon) processor() time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.cmd.Process.Pid))
 	_, after, _ := strings.Cut(string(b), ") ")
@@ -112,12 +112,12 @@ func (a *agent) use(ctx context.Context, tool string, args map[string]any, into 
 	}
 }
 
-// sent is the answer to a send.
+// sent is the answer of the tool send.
 type sent struct {
 	ID string `json:"message_id"`
 }
 
-// inbox is the answer to an inbox.
+// inbox is the answer of the tool inbox.
 type inbox struct {
 	Messages []sent
 	Notices  []struct {
@@ -144,7 +144,8 @@ func (d *daemon) model(ctx context.Context) (string, error) {
 	return m.ID, err
 }
 
-// expire sends messages that are never read, and notes how late the notices of their expiry come.
+// expire sends messages that are never read, and records the delays of the notices of their
+// expiry.
 func (d *daemon) expire(ctx context.Context, into *late) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -181,7 +182,7 @@ func (a *agent) sendAll(ctx context.Context, due *sync.Map) error {
 	}
 }
 
-// notice takes the notices of a sender.
+// notice receives the notices of a sender.
 func (a *agent) notice(ctx context.Context, due *sync.Map, into *late) error {
 	for {
 		var got inbox
@@ -227,5 +228,5 @@ func (d *daemon) forget(ctx context.Context) error {
 	}
 }
 
-// text is a body that no message had before.
+// text returns a body that no earlier message had.
 func text() string { return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()) }

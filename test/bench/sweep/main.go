@@ -5,12 +5,12 @@
 //	go run ./test/bench/sweep                              an hour, a backlog of a million every ten minutes
 //	go run ./test/bench/sweep -for 2m -backlog 100000      a first look
 //
-// The daemon is the real one, on SQLite. The backlog and what is added to it are confirmed deliveries that are
-// old enough to be forgotten; they are written into its database beside it. Meanwhile an agent sends messages
-// that expire unread after 60 to 80 seconds, and waits for their notices; and another takes messages and never
-// confirms them, so that their leases end. The limits are 2 seconds at the 99th percentile, for the notices as the
-// sender sees them and for every open delivery in the database. Exit status 1: a limit is missed, or the books
-// do not balance.
+// The daemon is the real one, on SQLite. The backlog and its additions are confirmed deliveries
+// that are due for deletion, written into its database by this program. Meanwhile an agent sends
+// messages that expire unread after 60 to 80 seconds, and waits for their notices; another one
+// receives messages and never confirms them, so that their leases end. The limit is a delay of 2
+// seconds at the 99th percentile, for the notices at the sender and for every open delivery in
+// the database. Exit status 1: a limit is missed, or the books do not balance.
 package main
 
 import (
@@ -34,7 +34,7 @@ type plan struct {
 	backlog int
 	rate    int // deliveries added per minute
 	length  time.Duration
-	again   time.Duration // after which the backlog is added once more
+	again   time.Duration // interval at which the backlog is added again
 }
 
 func main() {
@@ -112,7 +112,7 @@ func (p *plan) watch(ctx context.Context, d *daemon, b *book) error {
 	return errors.Join(err, seen.judge())
 }
 
-// feed adds deliveries at the rate, and the backlog again and again.
+// feed adds deliveries at the rate, and the backlog at each interval.
 func (p *plan) feed(ctx context.Context, b *book) error {
 	begun, had, backlogs := time.Now(), b.added.Load(), 0
 	for {
@@ -135,7 +135,7 @@ func (p *plan) feed(ctx context.Context, b *book) error {
 	}
 }
 
-// over reports whether an error is that of the end of the run.
+// over reports whether an error is caused by the end of the run.
 func over(err error) bool {
 	return err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -1,14 +1,14 @@
 //go:build linux
 
-// Year makes the record of a year and measures what it costs to keep, to read and to prune.
+// Year makes the record of a year and measures the cost of keeping, reading and pruning it.
 //
 //	go run ./test/bench/year                       a million calls, about a minute and 1 GB
 //	go run ./test/bench/year -calls 10000000       ten million, 9 GB
 //	go run ./test/bench/year -dir /big/disk        where the record is made; it is removed at the end
 //
-// The calls are spread evenly over a year that ends now, each with a decision and an outcome and the facts of a
-// caller of the Unix socket. Times are of one run on one machine, in milliseconds, the least of three where a
-// thing can be done again.
+// The calls are spread evenly over a year that ends now, each with a decision and an outcome and
+// the facts of a caller on the Unix socket. Times are from one run on one machine, in
+// milliseconds; a repeatable step is measured three times and the smallest time counts.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// year is one record and where it is.
+// year is one record and its place.
 type year struct {
 	state, dir string
 	key        *audit.Key
@@ -71,7 +71,7 @@ func run(parent, program string, calls int) error {
 	return y.measure("90 days", program)
 }
 
-// open opens the log as the daemon does, at a time of the year.
+// open opens the log as the daemon does, with the clock now.
 func (y *year) open(now func() time.Time) (*audit.Log, error) {
 	return audit.Open(y.dir, audit.Options{Key: y.key, SegmentBytes: 16 << 20, Now: now})
 }
@@ -97,7 +97,7 @@ func (y *year) write() error {
 	return l.Close()
 }
 
-// caller has about as many facts as one that comes over the Unix socket.
+// caller returns a principal with about as many facts as one on the Unix socket.
 func caller() *principal.Principal {
 	return principal.New("uid:1000", principal.Fact{Name: "uid", Value: "1000", Grade: principal.Attested},
 		principal.Fact{Name: "gid", Value: "1000", Grade: principal.Attested}, principal.Fact{Name: "pid", Value: "123456", Grade: principal.Attested},
@@ -146,7 +146,7 @@ func (y *year) search(ctx context.Context, f history.Filter, most int) error {
 	return err
 }
 
-// timed prints the least time of some rounds.
+// timed prints the smallest time of some rounds.
 func timed(name string, times int, do func() error) error {
 	least := time.Duration(1 << 62)
 	for range times {
@@ -172,7 +172,7 @@ func (y *year) size() (bytes int64, files int) {
 	return bytes, files
 }
 
-// prune removes what is older than 90 days, as the daemon does.
+// prune removes the records that are older than 90 days, as the daemon does.
 func (y *year) prune() error {
 	l, err := y.open(nil)
 	if err != nil {
@@ -190,7 +190,8 @@ func (y *year) prune() error {
 	})
 }
 
-// start measures how long the daemon needs until it is ready, with no server and no bound on the record.
+// start measures the time until the daemon is ready, without servers and without a limit of the
+// record.
 func (y *year) start(program string) error {
 	if _, err := os.Stat(program); err != nil {
 		return nil

@@ -1,10 +1,10 @@
-// Signer is the client that the conformance suite's OAuth scenarios test:
-// Doorward as it is shipped, with somebody who agrees to everything in a
-// browser. The suite gives the address of its server as the last argument.
+// Signer is the client under test in the conformance suite's OAuth scenarios: the shipped
+// Doorward, with a browser that agrees to everything. The suite passes the address of its server
+// as the last argument.
 //
-// The suite's authorization servers are on other loopback ports than its
-// servers, which Doorward does not dial on a server's word alone, so signer
-// looks up their names and configures them, as an operator would.
+// The suite's authorization servers have other loopback ports than its servers. Doorward does not
+// dial such an address only because a server names it, so signer looks the addresses up and
+// configures them, as an operator would.
 package main
 
 import (
@@ -34,8 +34,8 @@ func main() {
 	}
 }
 
-// run drives one scenario: a list and a call, signing in as often as it takes,
-// which is twice where the server asks for more at the call.
+// run executes one scenario: a list and a call, with as many sign-ins as needed. There are two if
+// the server requires more scopes for the call.
 func run(ctx context.Context, server string) error {
 	dir, err := os.MkdirTemp("", "signer-")
 	if err != nil {
@@ -66,13 +66,13 @@ func run(ctx context.Context, server string) error {
 // doorward is a daemon and its commands.
 type doorward struct {
 	dir, server string
-	written     string // the configuration
+	written     string // the written configuration
 	cmd         *exec.Cmd
 }
 
 const tries = 3
 
-// signed repeats a step for which a person had to sign in.
+// signed repeats a step after each sign-in that it needs.
 func (d *doorward) signed(ctx context.Context, step func() (string, error)) (out string, err error) {
 	for range tries {
 		if out, err = step(); err == nil || !strings.Contains(err.Error(), "needs sign-in") {
@@ -85,7 +85,7 @@ func (d *doorward) signed(ctx context.Context, step func() (string, error)) (out
 	return out, err
 }
 
-// configure writes the configuration; a running daemon reads it again.
+// configure writes the configuration; a running daemon reloads it.
 func (d *doorward) configure(ctx context.Context) error {
 	text, err := json.Marshal(d.configuration(ctx))
 	if err != nil || string(text) == d.written {
@@ -98,7 +98,7 @@ func (d *doorward) configure(ctx context.Context) error {
 	if d.cmd == nil {
 		return nil
 	}
-	defer time.Sleep(300 * time.Millisecond) // for the daemon to have read it
+	defer time.Sleep(300 * time.Millisecond) // so that the daemon has read it
 	return d.cmd.Process.Signal(syscall.SIGHUP)
 }
 
@@ -147,8 +147,8 @@ func (d *doorward) command(ctx context.Context, args ...string) (string, error) 
 	return string(out), err
 }
 
-// login opens the address that doorward prints. The server may have moved to
-// another authorization server.
+// login opens the address that doorward prints. It updates the configuration first, because the
+// server may now name another authorization server.
 func (d *doorward) login(ctx context.Context) error {
 	if err := d.configure(ctx); err != nil {
 		return err
@@ -184,7 +184,7 @@ func fetch(ctx context.Context, address string) (*http.Response, error) {
 	return resp, err
 }
 
-// configuration is what an operator who knows the scenario writes.
+// configuration returns the configuration that an operator would write for the scenario.
 func (d *doorward) configuration(ctx context.Context) map[string]any {
 	oauth := map[string]any{"client_metadata_url": "https://conformance-test.local/client-metadata.json"}
 	if issuer := d.issuer(ctx); issuer != "" {
@@ -214,7 +214,7 @@ func (d *doorward) configuration(ctx context.Context) map[string]any {
 	}
 }
 
-// issuer is what the server's metadata name, wherever they are.
+// issuer returns the issuer in the server's metadata; empty: none.
 func (d *doorward) issuer(ctx context.Context) string {
 	u, err := url.Parse(d.server)
 	if err != nil {
