@@ -45,8 +45,8 @@ type measured struct {
 	fast    string // pattern of the fast tests for -test.run
 }
 
-// measure runs the tests for each mutant of a package and prints those that live. It
-// returns how many percent were killed of those that a test reaches.
+// measure runs the tests for each mutant of a package and prints the surviving ones. It returns
+// the percentage of killed mutants among those that a test reaches.
 func measure(path string, o options, out io.Writer) (percent float64, err error) {
 	match, err := regexp.Compile(o.match)
 	if err != nil {
@@ -104,7 +104,7 @@ func (m *measured) try(id int, mu mutant, reached map[int]bool) (bool, error) {
 	return m.fails(m.binary, "MUTANT="+strconv.Itoa(id)), nil
 }
 
-// tryBuilt tests a mutant in a binary of its own. A mutant that does not compile counts as
+// tryBuilt tests a mutant in a separate binary. A mutant that does not compile counts as
 // unreached.
 func (m *measured) tryBuilt(mu mutant) (bool, error) {
 	text, err := os.ReadFile(mu.where.Filename)
@@ -122,7 +122,7 @@ func (m *measured) tryBuilt(mu mutant) (bool, error) {
 	return m.fails(binary), nil
 }
 
-// fails runs the fast tests first: most mutants do not outlive them.
+// fails runs the fast tests first, because they kill most mutants.
 func (m *measured) fails(binary string, env ...string) bool {
 	if _, err := m.runTests(binary, m.fast, env...); err != nil {
 		return true
@@ -178,7 +178,7 @@ func fastTests(out string) string {
 	var all []test
 	total, sum := 0.0, 0.0
 	for _, found := range passed.FindAllStringSubmatch(out, -1) {
-		seconds, _ := strconv.ParseFloat(found[2], 64) // the expression has digits alone
+		seconds, _ := strconv.ParseFloat(found[2], 64) // the expression matches digits only
 		all = append(all, test{found[1], seconds})
 		total += seconds
 	}
@@ -211,7 +211,7 @@ func (m *measured) build(overlay map[string]string, name string) (string, error)
 	return binary, nil
 }
 
-// rewrite makes the overlay in which each file holds its mutants.
+// rewrite makes the overlay in which each file contains its mutants.
 func (m *measured) rewrite() error {
 	export, err := m.list()
 	if err != nil {
@@ -249,7 +249,7 @@ func (m *measured) replace(path, name string, text []byte) error {
 	return os.WriteFile(m.overlay[path], text, 0o600)
 }
 
-// list finds the files of the package, and the types of what it imports.
+// list finds the files of the package, and the export data of its imports.
 func (m *measured) list() (map[string]string, error) {
 	out, err := exec.Command("go", "list", "-export", "-deps", "-json=Dir,Name,ImportPath,Export,GoFiles,DepOnly", m.path).Output()
 	if err != nil {
