@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// agentsProgram is `powerloss agents send|read SOCKET N`: the agents of a
-// round as one process, for a process that has registered is an agent, and the
-// operator's commands are refused below it.
+// agentsProgram is `powerloss agents send|read SOCKET N`. It runs the agents of a round in one
+// separate process: a process that has registered is an agent, and the daemon refuses the
+// operator's commands from it and its descendants.
 func agentsProgram(args []string) error {
 	if len(args) != 3 {
 		return errors.New("usage: powerloss agents send|read SOCKET N")
@@ -37,9 +37,9 @@ func agentsProgram(args []string) error {
 
 func agentName(i int) string { return "agent-" + strconv.Itoa(i) }
 
-// sendAll sends and reads until the daemon is gone. What it prints, a line
-// each: `sent ID/RECIPIENT` and `acked ID/RECIPIENT` once answered,
-// `acking ID/RECIPIENT SENDER REDELIVERED` before it asks.
+// sendAll sends and reads until the daemon is gone. It prints one line per event: `sent
+// ID/RECIPIENT` and `acked ID/RECIPIENT` after the daemon has answered, and `acking ID/RECIPIENT
+// SENDER REDELIVERED` before the acknowledgement is sent.
 func sendAll(agents []*agent) error {
 	ends := make(chan error, len(agents))
 	for i, a := range agents {
@@ -56,7 +56,7 @@ func sendAll(agents []*agent) error {
 			}
 		}()
 	}
-	for range agents { // all that was answered is printed once all are done
+	for range agents { // wait for all, so that every answered message has been printed
 		if err := <-ends; !errors.Is(err, errGone) {
 			return err
 		}
@@ -90,7 +90,7 @@ func send(a *agent, agents int) error {
 	return err
 }
 
-// box is an answer of inbox.
+// box is the result of the inbox tool.
 type box struct {
 	Messages []struct {
 		MessageID   string `json:"message_id"`
@@ -102,7 +102,7 @@ type box struct {
 	More   bool
 }
 
-// readAndAck takes some messages and acknowledges them.
+// readAndAck fetches up to five messages and acknowledges them.
 func readAndAck(a *agent) error {
 	var got box
 	if err := a.call("inbox", map[string]any{"max": 5, "wait_ms": 100, "format": "json"}, &got); err != nil {
@@ -180,8 +180,8 @@ func stateOf(a *agent, key string) (string, error) {
 	return "", fmt.Errorf("no delivery to %s in %v", recipient, status.Deliveries)
 }
 
-// empty reads a mailbox to its end, each answer acknowledging the one before,
-// and fails when the messages are out of order.
+// empty reads a mailbox to its end. Each call acknowledges the messages of the previous one. It
+// fails when messages arrive out of order.
 func empty(a *agent, name string) error {
 	args := map[string]any{"max": 50, "max_bytes": 131072, "format": "json"}
 	for last := int64(0); ; {

@@ -14,22 +14,22 @@ import (
 	"time"
 )
 
-// errGone: the daemon is not there any more.
+// errGone reports that the daemon does not answer any more.
 var errGone = errors.New("the daemon is gone")
 
-// agent is one session with the daemon's messaging, on its Unix socket.
+// agent is one MCP session with the daemon's messaging server on its Unix socket.
 type agent struct {
 	http    *http.Client
 	session string
 	next    int
 }
 
-// toolError is an answer with isError.
+// toolError is a tool result with isError set.
 type toolError struct{ code, message string }
 
 func (e *toolError) Error() string { return e.code + ": " + e.message }
 
-// dial begins a session and registers name.
+// dial opens a session and registers name.
 func dial(socket, name string) (*agent, error) {
 	a := &agent{http: &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -47,7 +47,7 @@ func dial(socket, name string) (*agent, error) {
 	return a, a.call("register", map[string]any{"name": name}, nil)
 }
 
-// call calls a tool and decodes its structured answer.
+// call calls a tool and decodes the structured content of its result.
 func (a *agent) call(tool string, args map[string]any, into any) error {
 	raw, err := a.request("tools/call", map[string]any{"name": tool, "arguments": args})
 	if err != nil {
@@ -133,8 +133,8 @@ func (a *agent) post(message any) (*http.Response, error) {
 	return resp, nil
 }
 
-// answer is the body, or the first event with data of a stream. One that was
-// cut is none.
+// answer returns the body of a response, or the data of the first event that has any if it is an
+// event stream. A truncated response is an error.
 func answer(resp *http.Response) ([]byte, error) {
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		body, err := io.ReadAll(resp.Body)

@@ -18,15 +18,15 @@ import (
 
 const agentCount = 8
 
-// Limits far away: this is about what is kept, not about what is refused.
+// The limits are out of reach: the test checks what is kept, not what is refused.
 const configuration = `listen: {http: []}
 agent: {mailbox_messages: 1000000, mailbox_bytes: 1073741824, sender_messages: 1000000, sends_per_minute: 100000, attempts: 100}
 limits: {calls_per_second: 1000000}
 store: {any_filesystem: true}
 `
 
-// daemon is the real doorward with its state on the disk, and eight agents
-// that write to each other, one of which reads and acknowledges.
+// daemon is the subject that runs the real doorward with its state on the disk, and eight agents
+// that write to each other. One agent reads and acknowledges.
 type daemon struct {
 	bin, work string
 	dir       string
@@ -34,7 +34,7 @@ type daemon struct {
 	agents    *exec.Cmd
 	out       chan []string
 
-	acking map[string]string // by ID/RECIPIENT, the sender
+	acking map[string]string // sender of each message that was about to be acknowledged, by ID/RECIPIENT
 	acked  []string
 }
 
@@ -82,7 +82,7 @@ func (d *daemon) start(dir string) error {
 
 func (d *daemon) logFile() string { return filepath.Join(d.work, "serve.log") }
 
-// because adds what the daemon had to say.
+// because adds the end of the daemon's log to the error.
 func (d *daemon) because(err error) error {
 	if err == nil {
 		return nil
@@ -121,8 +121,8 @@ func (d *daemon) begin(dir string) error {
 	return nil
 }
 
-// kill ends the daemon; the agents notice by themselves, once they have read
-// the answers that were on their way.
+// kill kills the daemon. The agents end by themselves after they have read the answers still in
+// transit.
 func (d *daemon) kill() ([]string, error) {
 	if d.serve == nil || d.serve.Process == nil {
 		return nil, nil
@@ -156,7 +156,7 @@ func (d *daemon) kill() ([]string, error) {
 	return sent, nil
 }
 
-// given: what an agent had before must say so when it comes again.
+// given fails when a message is delivered again without its redelivered mark.
 func (d *daemon) given(key, redelivered string) error {
 	if _, before := d.acking[key]; before && redelivered != "true" {
 		return fmt.Errorf("message %s came twice without its mark", key)
@@ -164,8 +164,8 @@ func (d *daemon) given(key, redelivered string) error {
 	return nil
 }
 
-// stored looks at everything from outside: the daemon's own checks first, then
-// the agents' mailboxes, then the audit.
+// stored checks the state from outside: the daemon's own checks first, then the agents'
+// mailboxes, then the audit log.
 func (d *daemon) stored(dir string, answered []string) ([]string, error) {
 	if err := d.start(dir); err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (d *daemon) look(answered []string) ([]string, error) {
 	return stored, errors.Join(before, d.check("agent", "fsck"), d.check("audit", "verify"), d.recorded(answered))
 }
 
-// check runs a command that must find nothing wrong.
+// check runs a command that must succeed.
 func (d *daemon) check(args ...string) error {
 	if out, err := d.command(args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("doorward %s: %w\n%s", strings.Join(args, " "), err, out[:min(len(out), 1024)])
@@ -195,9 +195,9 @@ func (d *daemon) check(args ...string) error {
 	return nil
 }
 
-// read has the agents ask after what was acknowledged and empty their
-// mailboxes. A message whose acknowledgement was answered must be `acked`; one
-// whose was not may be either, and is in its mailbox if it is not.
+// read asks for the state of each message in d.acking, and empties the mailboxes. A message whose
+// acknowledgement was answered must be `acked`. If the acknowledgement was not answered, the
+// message is either `acked` or still in its mailbox.
 func (d *daemon) read() ([]string, error) {
 	cmd := d.program("read")
 	var questions strings.Builder
@@ -231,7 +231,7 @@ func (d *daemon) read() ([]string, error) {
 	return stored, err
 }
 
-// recorded looks for the audit record of each message that was answered.
+// recorded checks that each answered message has an audit record.
 func (d *daemon) recorded(answered []string) error {
 	out, err := d.command("audit", "export").Output()
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 
 const page = 4096
 
-// disk is a file system in memory that remembers, beside what programs see,
-// what a real disk would have after its power went: the data and length of a
-// file as of its last sync. Names (create, rename, unlink, mkdir, mode) are
-// durable at once, so a directory that is not synced is not caught.
+// disk is a file system in memory. Beside the contents that programs see, it keeps those that a
+// real disk would have after a power loss: the data and length of each file as of its last sync.
+// Names (create, rename, unlink, mkdir, mode) are durable at once, so a missing sync of a
+// directory is not detected.
 type disk struct {
 	mu   sync.Mutex
 	root *node
 	last uint64 // inode number
-	deaf string // files whose name begins so are never synced: for controls; empty: none
+	deaf string // prefix of the names of files that are never synced, for controls; empty: none
 }
 
-// node is a file or a directory. The disk's mutex guards all of it.
+// node is a file or a directory. Its fields are guarded by the disk's mutex.
 type node struct {
 	ino      uint64
-	mode     uint32 // permission bits alone
+	mode     uint32 // permission bits only
 	uid, gid uint32
 	links    uint32
 	mtime    time.Time
@@ -34,7 +34,7 @@ type node struct {
 	children map[string]*node // nil for a file
 
 	data    []byte         // what programs see
-	durable []byte         // what is left when the power goes
+	durable []byte         // contents after a power loss
 	dirty   map[int64]bool // pages of data that differ from durable, or may
 	deaf    bool           // a sync does nothing
 }
@@ -56,8 +56,7 @@ func (d *disk) make(mode uint32, dir bool) *node {
 
 func (n *node) isDir() bool { return n.children != nil }
 
-// write puts data at off, and with synced on the durable side too, as O_SYNC
-// does.
+// write stores data at off. With synced it is durable at once, as with O_SYNC.
 func (n *node) write(data []byte, off int64, synced bool) {
 	if end := off + int64(len(data)); end > int64(len(n.data)) {
 		n.resize(end)
@@ -72,13 +71,13 @@ func (n *node) write(data []byte, off int64, synced bool) {
 	}
 }
 
-// resize sets the visible length. The pages at either end are dirty: the last
-// one is cut or filled with zeros.
+// resize sets the visible length and marks every page between the old and the new length as
+// dirty.
 func (n *node) resize(size int64) {
 	old := int64(len(n.data))
 	switch {
 	case size < old:
-		clear(n.data[size:]) // what append uncovers later must be zero
+		clear(n.data[size:]) // a later extension must read zeros here
 		n.data = n.data[:size]
 	case size <= int64(cap(n.data)):
 		n.data = n.data[:size]
@@ -103,7 +102,7 @@ func (n *node) sync() {
 	clear(n.dirty)
 }
 
-// keep copies one page to the durable side, as far as that reaches.
+// keep copies one page to the durable contents, up to the durable length.
 func (n *node) keep(p int64) {
 	from := p * page
 	if to := min(from+page, int64(len(n.data)), int64(len(n.durable))); from < to {
@@ -119,10 +118,9 @@ func fit(b []byte, size int) []byte {
 	return append(b, make([]byte, size-len(b))...)
 }
 
-// lose is the loss of power. chance is that of each unsynced page, and of each
-// unsynced length, to have reached the disk by itself, in any order; 0 loses
-// them all, which no real disk does but which is the harshest for whoever did
-// not sync at all.
+// lose simulates a power loss. chance is the probability that an unsynced page, or an unsynced
+// length, has reached the disk anyway, independently of the others. 0 loses all of them: no real
+// disk does so, but it is the hardest case for a program that does not sync.
 func (d *disk) lose(chance float64, random *rand.Rand) (lostPages int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,7 +146,7 @@ func (n *node) lose(chance float64, random *rand.Rand) (lost int) {
 	return lost
 }
 
-// sorted makes the choice of a seed the same each time.
+// sorted orders the pages, so that a seed always makes the same choices.
 func sorted(pages map[int64]bool) []int64 {
 	all := make([]int64, 0, len(pages))
 	for p := range pages {
@@ -158,7 +156,7 @@ func sorted(pages map[int64]bool) []int64 {
 	return all
 }
 
-// files are all files that have a name.
+// files returns all files that have a name.
 func (d *disk) files() map[*node]bool {
 	found := make(map[*node]bool)
 	var walk func(*node)

@@ -1,16 +1,14 @@
-// Powerloss shows that what Doorward answered for survives the loss of power.
+// Powerloss tests that everything Doorward has answered for survives a power loss.
 //
-// The state directory lies on a file system in memory that forgets whatever
-// was not synced. The daemon is killed in the middle of its work, the file
-// system is unmounted, drops what a real disk could have lost, and is mounted
-// again for the next round; at the end every message that was answered must be
-// there, once. The same is done to a bare SQLite, which shows that the file
-// system does what it says: with synchronous FULL nothing is lost, and with
-// NORMAL something must be.
+// The state directory is on a file system in memory that forgets unsynced data. In each round the
+// daemon is killed while it works, the file system is unmounted, drops what a real disk could
+// have lost, and is mounted again. At the end every answered message must be there exactly once.
+// The controls run a bare SQLite in the same way to show that the file system works as described:
+// with synchronous FULL nothing may be lost, with NORMAL something must be.
 //
-// It needs /dev/fuse and the right to mount; where it may not, it says so in
-// one line and is done, unless -required is given. Everything happens in a
-// mount namespace of its own, so no mount outlives it.
+// It needs /dev/fuse and the permission to mount. Without them it prints one line and exits with
+// status 0, unless -required is given. Everything happens in a separate mount namespace, so no
+// mount outlives the program.
 package main
 
 import (
@@ -24,14 +22,14 @@ import (
 	"time"
 )
 
-// Times of a round. The store needs a moment to have something under way, and
-// a kill at any moment after it is as good as another.
+// Bounds of the length of a round. The store needs a moment until writes are in progress; after
+// that any moment for the kill is as good as another.
 const (
 	shortest = 300 * time.Millisecond
 	longest  = 900 * time.Millisecond
 )
 
-// errNoFUSE: this machine cannot run the test.
+// errNoFUSE reports that this machine cannot run the test.
 var errNoFUSE = errors.New("not run here")
 
 func main() {
@@ -75,7 +73,7 @@ func end(err error) int {
 	return 1
 }
 
-// inside runs all scenarios, in the namespace.
+// inside runs all scenarios in the mount namespace.
 func inside(bin, work string, rounds int, seed uint64) error {
 	if err := private(work); err != nil {
 		return err
@@ -88,10 +86,10 @@ func inside(bin, work string, rounds int, seed uint64) error {
 type scenario struct {
 	name     string
 	subject  func(work string) subject
-	chance   float64 // that an unsynced page is kept
-	deaf     string  // files whose name begins so are never synced
-	mustLose bool    // a control: something has to be lost, or to be found broken
-	short    bool    // a quarter of the rounds is enough
+	chance   float64 // probability that an unsynced page is kept
+	deaf     string  // prefix of the names of files that are never synced
+	mustLose bool    // a control: data must be lost or found corrupt
+	short    bool    // a quarter of the rounds suffices
 }
 
 func scenarios(bin string) []scenario {

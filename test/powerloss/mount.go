@@ -12,19 +12,18 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// mounted is a disk that programs see at a directory.
+// mounted is a disk that is mounted at a directory.
 type mounted struct {
 	dir    string
 	server *fuse.Server
 	syncs  atomic.Int64 // syncs and synchronous writes
 }
 
-// mount shows the disk at dir. The kernel holds back no writes (there is no
-// write-back cache), so what a killed program wrote has arrived here, and
-// locks are the kernel's own.
+// mount mounts the disk at dir. There is no write-back cache, so all writes of a killed program
+// have arrived here. Locks are handled by the kernel.
 func mount(d *disk, dir string) (*mounted, error) {
 	m := &mounted{dir: dir}
-	fresh := time.Duration(0) // one kernel, but nothing is gained by caching either
+	fresh := time.Duration(0) // there is one kernel only, but caching would gain nothing
 	server, err := fs.Mount(dir, &entry{disk: d, node: d.root, m: m}, &fs.Options{
 		MountOptions: fuse.MountOptions{
 			FsName: "powerloss", Name: "powerloss",
@@ -40,7 +39,7 @@ func mount(d *disk, dir string) (*mounted, error) {
 	return m, nil
 }
 
-// unmount waits until nobody uses the file system any more.
+// unmount waits until the file system is not in use any more.
 func (m *mounted) unmount() error {
 	var err error
 	for range 200 {
@@ -53,7 +52,7 @@ func (m *mounted) unmount() error {
 	return errors.Join(fmt.Errorf("unmounting: %w", err), syscall.Unmount(m.dir, syscall.MNT_DETACH))
 }
 
-// entry is a node as one mount knows it.
+// entry is a node within one mount.
 type entry struct {
 	fs.Inode
 	disk *disk
@@ -104,8 +103,8 @@ func (e *entry) kind() uint32 {
 	return syscall.S_IFREG
 }
 
-// child is what a look-up answers. The inode number finds the inode that the
-// kernel has already.
+// child returns the inode for the result of a look-up. The kernel may know the inode already; it
+// is identified by its number.
 func (e *entry) child(ctx context.Context, n *node, out *fuse.EntryOut) *fs.Inode {
 	c := &entry{disk: e.disk, node: n, m: e.m}
 	c.attr(&out.Attr)
@@ -138,15 +137,15 @@ func (e *entry) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 	return fs.NewListDirStream(list), 0
 }
 
-// Getattr is stat.
+// Getattr handles stat.
 func (e *entry) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	defer e.lock()()
 	e.attr(&out.Attr)
 	return 0
 }
 
-// Setattr is chmod, chown, truncate and utimes. A new length is data: it is
-// durable with the next sync.
+// Setattr handles chmod, chown, truncate and utimes. A new length is like data: the next sync
+// makes it durable.
 func (e *entry) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	defer e.lock()()
 	if size, ok := in.GetSize(); ok {
@@ -221,7 +220,7 @@ func (e *entry) Rmdir(_ context.Context, name string) syscall.Errno {
 	return e.disk.remove(e.node, name, true)
 }
 
-// Rename moves a name, over another unless RENAME_NOREPLACE says no.
+// Rename moves a name. It replaces an existing target unless RENAME_NOREPLACE is set.
 func (e *entry) Rename(_ context.Context, name string, parent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
 	const noReplace = 1
 	defer e.lock()()
@@ -232,12 +231,12 @@ func (e *entry) Rename(_ context.Context, name string, parent fs.InodeEmbedder, 
 	return e.disk.rename(e.node, name, to.node, newName, flags&noReplace == 0)
 }
 
-// Open opens a file. O_TRUNC arrives as Setattr.
+// Open opens a file. O_TRUNC arrives as a separate Setattr.
 func (e *entry) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	return newHandle(flags), 0, 0
 }
 
-// Read reads what programs see, synced or not.
+// Read returns the visible contents, synced or not.
 func (e *entry) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	defer e.lock()()
 	if off >= int64(len(e.node.data)) {
@@ -246,7 +245,7 @@ func (e *entry) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64)
 	return fuse.ReadResultData(dest[:copy(dest, e.node.data[off:])]), 0
 }
 
-// Write changes what programs see.
+// Write changes the visible contents; with O_SYNC or O_DSYNC the durable ones too.
 func (e *entry) Write(_ context.Context, f fs.FileHandle, data []byte, off int64) (uint32, syscall.Errno) {
 	defer e.lock()()
 	h, _ := f.(*handle)
@@ -258,7 +257,7 @@ func (e *entry) Write(_ context.Context, f fs.FileHandle, data []byte, off int64
 	return uint32(len(data)), 0
 }
 
-// Fsync is fsync, fdatasync and msync(MS_SYNC).
+// Fsync handles fsync, fdatasync and msync(MS_SYNC).
 func (e *entry) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	defer e.lock()()
 	if !e.node.isDir() {
@@ -268,10 +267,10 @@ func (e *entry) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	return 0
 }
 
-// Flush is close, which promises nothing.
+// Flush handles close. It makes nothing durable.
 func (e *entry) Flush(context.Context, fs.FileHandle) syscall.Errno { return 0 }
 
-// Allocate is fallocate without further modes.
+// Allocate handles fallocate without mode flags.
 func (e *entry) Allocate(_ context.Context, _ fs.FileHandle, off, size uint64, mode uint32) syscall.Errno {
 	defer e.lock()()
 	if mode != 0 {
@@ -283,7 +282,7 @@ func (e *entry) Allocate(_ context.Context, _ fs.FileHandle, off, size uint64, m
 	return 0
 }
 
-// Statfs has room.
+// Statfs reports plenty of free space.
 func (e *entry) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	*out = fuse.StatfsOut{Blocks: 1 << 24, Bfree: 1 << 23, Bavail: 1 << 23, Files: 1 << 20, Ffree: 1 << 19, Bsize: page, Frsize: page, NameLen: 255}
 	return 0

@@ -8,18 +8,17 @@ import (
 	"syscall"
 )
 
-// insideEnv marks the second run of this program, in the namespace, and names
-// the directory that it may use.
+// insideEnv marks the second run of this program, in the namespace, and holds the path of its
+// working directory.
 const insideEnv = "POWERLOSS_INSIDE"
 
-// exitStatus is that of the second run, which has said why.
+// exitStatus is the exit status of the second run, which has already printed the reason.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// enter runs this program again in a mount namespace of its own, where every
-// mount ends with the last process; without root also in a user namespace,
-// whose root may mount.
+// enter runs this program again in a new mount namespace, whose mounts end with its last process.
+// Without root it adds a user namespace, in which the program may mount.
 func enter() error {
 	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
 		return fmt.Errorf("%w: no FUSE: %w", errNoFUSE, err)
@@ -34,7 +33,7 @@ func enter() error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work) // whatever becomes of the second run
+	defer os.RemoveAll(work) // in every case, even when the second run was killed
 	cmd := exec.Command(self, os.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), insideEnv+"="+work)
@@ -51,7 +50,7 @@ func enter() error {
 	}
 	go func() {
 		<-stop
-		_ = cmd.Process.Kill() // its children and mounts go with it
+		_ = cmd.Process.Kill() // its children and mounts end with it
 	}()
 	_ = cmd.Wait()
 	switch code := cmd.ProcessState.ExitCode(); code {
@@ -64,10 +63,10 @@ func enter() error {
 	}
 }
 
-// statusNoFUSE is how the second run says that it may not mount.
+// statusNoFUSE is the exit status by which the second run reports that it may not mount.
 const statusNoFUSE = 77
 
-// private keeps our mounts to ourselves, and tries one.
+// private makes all mounts private to this namespace and tries to mount a disk.
 func private(dir string) error {
 	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return exitStatus(statusNoFUSE)

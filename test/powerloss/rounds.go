@@ -10,20 +10,19 @@ import (
 	"time"
 )
 
-// subject is a program that answers for what it stored.
+// subject is a program under test: it answers for data that it has stored.
 type subject interface {
-	// begin starts it on the directory and returns when it has answered for
-	// the first time.
+	// begin starts the program on the directory and returns after its first answer.
 	begin(dir string) error
-	// kill ends it with SIGKILL and returns the ids that it has answered for
-	// since begin.
+	// kill ends the program with SIGKILL and returns the ids that it has answered for since
+	// begin.
 	kill() ([]string, error)
-	// stored starts it for the last time and returns every id that it has, as
-	// often as it has it, after whatever checks of its own it offers.
+	// stored starts the program for the last time, runs its own checks if it has any, and returns
+	// every stored id, repeated as often as it is stored.
 	stored(dir string, answered []string) ([]string, error)
 }
 
-// run lets the power go as often as there are rounds, and compares.
+// run runs all rounds of a scenario and compares what is stored with what was answered.
 func run(s scenario, work string, rounds int, random *rand.Rand) (string, error) {
 	dir := filepath.Join(work, "disk")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -38,13 +37,13 @@ func run(s scenario, work string, rounds int, random *rand.Rand) (string, error)
 	switch {
 	case err == nil:
 		return t.String(), t.verdict(s.mustLose)
-	case s.mustLose && t.rounds > 0: // the first loss came before
+	case s.mustLose && t.rounds > 0: // a broken store after at least one round is a loss too
 		return fmt.Sprintf("%s; broken, as it must be: %s", t, firstLine(err)), nil
 	}
 	return "", err
 }
 
-// lives is what happens to a subject on a disk.
+// lives runs the rounds of a subject on a disk and then reads what is stored.
 func lives(s scenario, d *disk, dir string, sub subject, rounds int, random *rand.Rand) (tally, error) {
 	var t tally
 	for range rounds {
@@ -76,7 +75,7 @@ func firstLine(err error) string {
 	return line
 }
 
-// round is one life of the subject.
+// round runs the subject once, from begin to kill.
 func round(d *disk, dir string, sub subject, length time.Duration) (ids []string, syncs int64, err error) {
 	m, err := mount(d, dir)
 	if err != nil {
@@ -89,8 +88,8 @@ func round(d *disk, dir string, sub subject, length time.Duration) (ids []string
 	return ids, m.syncs.Load(), errors.Join(err, killErr, m.unmount())
 }
 
-// tally is what came of some rounds. That something is stored which was never
-// answered is allowed: the answer was on its way.
+// tally holds the results of some rounds. An id that is stored but was never answered is allowed:
+// its answer was still in transit.
 type tally struct {
 	rounds           int
 	answered, stored []string
@@ -98,8 +97,7 @@ type tally struct {
 	forgotten        int // pages
 }
 
-// wrong is how many of the answered ids are not there, and how many ids are
-// there more than once.
+// wrong returns how many answered ids are missing and how many ids are stored more than once.
 func (t tally) wrong() (lost, twice int) {
 	times := make(map[string]int)
 	for _, id := range t.stored {

@@ -16,7 +16,7 @@ import (
 	_ "github.com/ncruces/go-sqlite3/driver" // the driver of the daemon, without the daemon
 )
 
-// sqlite is the control: a bare database, with the durability given.
+// sqlite returns the control: a bare database with the given synchronous setting.
 func sqlite(synchronous string) func(string) subject {
 	return func(string) subject { return &bare{synchronous: synchronous} }
 }
@@ -24,7 +24,7 @@ func sqlite(synchronous string) func(string) subject {
 type bare struct {
 	synchronous string
 	cmd         *exec.Cmd
-	ids         chan []string // of a life, once its output has ended
+	ids         chan []string // ids of one round, sent after the end of the output
 }
 
 func (b *bare) program(verb, dir string) *exec.Cmd {
@@ -71,7 +71,7 @@ func (b *bare) stored(dir string, _ []string) ([]string, error) {
 	return lines(bufio.NewReader(bytes.NewReader(out))), err
 }
 
-// lines are all whole lines. The last one, when it was cut, is no answer.
+// lines returns all complete lines. An incomplete last line does not count as an answer.
 func lines(in *bufio.Reader) []string {
 	var all []string
 	for {
@@ -83,9 +83,8 @@ func lines(in *bufio.Reader) []string {
 	}
 }
 
-// sqliteProgram is `powerloss sqlite write|read FILE FULL|NORMAL`: it stores
-// rows and prints the id of each when its COMMIT has returned, or prints
-// all that there are.
+// sqliteProgram is `powerloss sqlite write|read FILE FULL|NORMAL`. write stores rows and prints
+// the id of each after its COMMIT has returned; read prints all ids.
 func sqliteProgram(args []string) error {
 	if len(args) != 3 {
 		return errors.New("usage: powerloss sqlite write|read FILE FULL|NORMAL")
@@ -105,7 +104,7 @@ func sqliteProgram(args []string) error {
 		return printRows(db)
 	}
 	for {
-		id := rand.Text() // never again, as the number of a lost row would come
+		id := rand.Text() // unique; the row number of a lost row would be used again
 		if _, err := db.Exec("INSERT INTO kept (id, body) VALUES (?1, randomblob(1024))", id); err != nil {
 			return err
 		}

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dance is the loop of a puppet.
+// dance runs a puppet: it carries out one order a line until its standard input ends.
 func dance(further Steps, args []string) error {
-	if len(args) > 0 { // it has just taken somebody's place
+	if len(args) > 0 { // it has replaced another process
 		fmt.Println("done", os.Getpid())
 	}
 	for {
@@ -40,7 +40,8 @@ func dance(further Steps, args []string) error {
 	}
 }
 
-// LineOf reads no byte too many: the next line may be another process's.
+// LineOf reads one line from fd. It reads one byte at a time, because the next line may be meant
+// for another process.
 func LineOf(fd int) (string, error) {
 	var line []byte
 	for b := make([]byte, 1); ; {
@@ -65,7 +66,7 @@ func step(further Steps, order string, args []string) (answer string, err error)
 		return "", err
 	case "hangup":
 		return "", unix.Close(Socket)
-	case "hear": // answers with what it reads
+	case "hear": // answers with what it has read, quoted
 		b := make([]byte, 256)
 		n, err := unix.Read(Socket, b)
 		return fmt.Sprintf("%q", b[:max(n, 0)]), err
@@ -101,9 +102,9 @@ func step(further Steps, order string, args []string) (answer string, err error)
 	case "list": // a directory
 		names, err := os.ReadDir(args[0])
 		return strconv.Itoa(len(names)), err
-	case "exec": // another program, with our descriptors
+	case "exec": // replaces the puppet by another program, which inherits the descriptors
 		return "", syscall.Exec(args[0], args, nil)
-	case "become": // a puppet again, from another file
+	case "become": // replaces the puppet by a puppet from another file
 		return "", syscall.Exec(args[0], []string{args[0], "again"}, []string{Env + "=puppet"})
 	case "heir", "twin", "mask", "mother":
 		return succeed(order, args)
@@ -131,12 +132,13 @@ func dialRaw(path string) error {
 	return err
 }
 
-// succeed starts a child that hears the orders from now on, and then
+// succeed starts a child that reads the orders from now on. how says what the caller itself does
+// then:
 //
 //	heir    exits
 //	twin    waits for the child's end
 //	mask    becomes the program in args
-//	mother  starts it by way of args[0], a file, and waits
+//	mother  starts the child from the file args[0] and waits for its end
 func succeed(how string, args []string) (string, error) {
 	path := "/proc/self/exe"
 	if how == "mother" {
@@ -159,8 +161,8 @@ func succeed(how string, args []string) (string, error) {
 	return "", nil
 }
 
-// passDescriptors sends the writing ends of a pipe, closes its own, and reports
-// whether another process still has one of them.
+// passDescriptors sends n copies of the writing end of a pipe, closes its own, and reports
+// whether all of them are closed, that is, no other process holds one.
 func passDescriptors(n int) (string, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {

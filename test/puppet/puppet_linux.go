@@ -1,6 +1,6 @@
-// Package puppet runs helper processes for tests about the identity of processes.
-// The helpers are the test binary itself. A helper writes lines to its standard
-// output and ends when its standard input does.
+// Package puppet runs helper processes for tests of process identity. A helper is the test binary
+// itself, started again. It writes lines to its standard output and ends when its standard input
+// ends.
 package puppet
 
 import (
@@ -21,16 +21,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Env makes a test binary one of the helpers instead of the tests.
+// Env is the environment variable that makes a test binary run as a helper instead of running its
+// tests.
 const Env = "DOORWARD_PUPPET"
 
-// Stages are further helpers of a package, and Steps further orders of its puppets.
+// Stages are further helpers of a package, by their mode; Steps are further orders of its
+// puppets.
 type (
 	Stages map[string]func(args []string) error
 	Steps  map[string]func(args []string) (string, error)
 )
 
-// Main is TestMain of a package whose tests run helpers.
+// Main is the body of TestMain in a package whose tests run helpers.
 func Main(m *testing.M, stages Stages, steps Steps) {
 	mode := os.Getenv(Env)
 	if mode == "" {
@@ -112,7 +114,7 @@ type Helper struct {
 	End func()
 }
 
-// Start runs a helper; attr may give it another uid or namespaces.
+// Start runs a helper. attr may give it another uid or namespaces.
 func Start(t testing.TB, attr *syscall.SysProcAttr, mode string, args ...string) *Helper {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...) // works for uids that cannot reach the binary's directory
@@ -161,7 +163,7 @@ func NeedRoot(t *testing.T) {
 	}
 }
 
-// OpenDir is a directory that every uid can reach.
+// OpenDir returns a new directory that every uid can reach and write to.
 func OpenDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dwpeer")
@@ -175,7 +177,8 @@ func OpenDir(t *testing.T) string {
 	return dir
 }
 
-// WaitExit waits for the helper, also while its children still hold its pipes.
+// WaitExit waits for the helper's end without waiting for its pipes, which its children may still
+// hold.
 func (h *Helper) WaitExit() error {
 	_, err := h.Process.Wait()
 	return err
@@ -201,12 +204,12 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Socket is the descriptor of a puppet's connection. Its children, and its
-// programs after an exec, have it too.
+// Socket is the descriptor of a puppet's connection. Its children and the programs that it
+// executes inherit it.
 const Socket = 100
 
-// Puppet is a helper that carries out one order a line. A process that it starts
-// in its place takes over its pipe and reads the next line.
+// Puppet is a helper that carries out one order a line. A process that it starts as its successor
+// takes over its pipe and reads the next line.
 type Puppet struct{ *Helper }
 
 // New starts a puppet, connected to path unless that is empty.
@@ -243,7 +246,7 @@ func (p Puppet) Tell(t *testing.T, order ...string) {
 	}
 }
 
-// CopyOf copies a program to a path with a name of its own.
+// CopyOf copies a program to a file with the given name in a new directory, and returns its path.
 func CopyOf(t *testing.T, name, program string) string {
 	t.Helper()
 	b, err := os.ReadFile(program)
@@ -251,7 +254,7 @@ func CopyOf(t *testing.T, name, program string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(OpenDir(t), name)
-	syscall.ForkLock.RLock() // or a process that starts meanwhile holds it open for writing
+	syscall.ForkLock.RLock() // otherwise a process that is forked meanwhile holds the file open for writing
 	err = os.WriteFile(path, b, 0o755)
 	syscall.ForkLock.RUnlock()
 	if err != nil {

@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnNumbers is a pid namespace, in which no other process takes a number.
+// OwnNumbers returns attributes for a process in a new pid namespace, where no other process
+// takes pids.
 func OwnNumbers() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 }
 
-// EnterOwnNumbers is called first by the process that OwnNumbers made. It gives
-// the process a /proc of the namespace and lets numbers start at 1000: Replace
-// needs some that are free below the one that it wants.
+// EnterOwnNumbers must be called first by a process started with OwnNumbers. It mounts the
+// namespace's own /proc and lets pids start at 1000, because Replace needs free pids below the
+// one that it wants.
 func EnterOwnNumbers() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making the mounts private: %w", err)
@@ -30,7 +31,8 @@ func EnterOwnNumbers() error {
 	return nextNumberAfter(1000)
 }
 
-// nextNumberAfter lets the next process or thread have the number after last.
+// nextNumberAfter makes the kernel give the next process or thread of the namespace the pid after
+// last, or the next free one.
 func nextNumberAfter(last int) error {
 	return os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(last)), 0)
 }
@@ -81,8 +83,8 @@ func (p *Stagehand) Ask(words ...string) (string, error) {
 	return LineOf(int(p.out.Fd()))
 }
 
-// Replace lets the connector leave its place to an heir, which leaves it to
-// further ones until one has the connector's pid.
+// Replace ends the process that made the connection after it has started a successor. Successors
+// replace each other until one has the pid of that process.
 func (p *Stagehand) Replace(pid int32) error {
 	if err := p.Order("heir"); err != nil {
 		return err
@@ -91,7 +93,7 @@ func (p *Stagehand) Replace(pid int32) error {
 		return err
 	}
 	for try := range 3000 {
-		last := int(pid) - 1 - try%16 // threads, and what os/exec tries out, take numbers too
+		last := int(pid) - 1 - try%16 // threads and the probes of os/exec take pids too
 		if err := nextNumberAfter(last); err != nil {
 			return err
 		}
