@@ -1,11 +1,12 @@
 //go:build linux
 
-// Thief is an MCP server that searches for a way out of its sandbox. It is the adversary of the sandbox's tests: they start
-// it as any server is started, tell it where canaries are, and expect that it finds none.
+// Thief is an MCP server that searches for a way out of its sandbox. The tests of the sandbox start it like any other
+// server, tell it where canary files are, and expect that it reaches none of them.
 //
-// It does not know what the sandbox is made of. It combines what leads to a file (paths, descriptors, processes, handles,
-// sockets) with what may be prepared before (namespaces up to three levels deep, mounts, roots, renames), tries all of it,
-// and reports each route by which it read the word CANARY. What it changes, the test sees from outside.
+// It knows nothing about the construction of the sandbox. It combines all routes to a file (paths, descriptors,
+// processes, handles, sockets) with all preparations (namespaces up to three levels deep, changes of mounts and of
+// the root, renames), tries every combination, and reports each route by which it read the word CANARY. The tests
+// check from outside what it has changed.
 package main
 
 import (
@@ -33,14 +34,14 @@ func main() {
 	}
 }
 
-// request is a request of the protocol, as far as a thief needs it.
+// request is a request of MCP, with the fields that the thief needs.
 type request struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
 		Arguments struct {
 			Paths  []string `json:"paths"`
-			Host   string   `json:"host"`   // the mount namespace of the host
+			Host   string   `json:"host"`   // mount namespace of the host
 			Within string   `json:"within"` // no directory outside of this one is moved or replaced
 		} `json:"arguments"`
 	} `json:"params"`
@@ -59,7 +60,7 @@ func answer(line []byte) {
 	case "tools/list":
 		result = map[string]any{"tools": []any{map[string]any{"name": "search", "inputSchema": map[string]any{"type": "object"}}}}
 	case "tools/call":
-		_ = os.Setenv(withinVar, r.Params.Arguments.Within) // for what it starts, too
+		_ = os.Setenv(withinVar, r.Params.Arguments.Within) // in the environment, so that child processes see it too
 		text, _ := json.Marshal(search(r.Params.Arguments.Paths, r.Params.Arguments.Host))
 		result = map[string]any{"content": []any{map[string]any{"type": "text", "text": string(text)}}}
 	default:
@@ -70,21 +71,22 @@ func answer(line []byte) {
 	fmt.Println(string(b))
 }
 
-// withinVar names the directory that a thief keeps to when it changes something: where a sandbox is broken, a test must not
-// break the machine.
+// withinVar is the environment variable with the directory to which the thief restricts its changes, so that a test
+// of a broken sandbox does not damage the machine.
 const withinVar = "THIEF_WITHIN"
 
-// loot is what a search has found.
+// loot is the result of a search.
 type loot struct {
 	Tried int      `json:"tried"`
 	Found []string `json:"found"` // the routes that led to a canary
 }
 
-// search tries everything, from where it stands and from namespaces of its own. host is the host's mount namespace.
+// search tries all routes, first from the thief's own process and then after each preparation. host is the mount
+// namespace of the host: in that namespace nothing is tried.
 func search(paths []string, host string) *loot {
 	l := &loot{}
 	if here, _ := os.Readlink("/proc/self/ns/mnt"); here == host {
-		l.Found = append(l.Found, "the mounts are the host's") // and are left alone
+		l.Found = append(l.Found, "the mounts are the host's") // which are left alone
 		return l
 	}
 	l.here("", paths)
@@ -94,7 +96,7 @@ func search(paths []string, host string) *loot {
 	return l
 }
 
-// here tries all routes from where this process stands.
+// here tries all routes from this process.
 func (l *loot) here(via string, paths []string) {
 	for _, path := range paths {
 		for name, read := range routes(path) {
@@ -107,7 +109,7 @@ func (l *loot) here(via string, paths []string) {
 	}
 }
 
-// try notes a route that yields a canary.
+// try records the route if it yields a canary.
 func (l *loot) try(route string, read func() ([]byte, error)) {
 	l.Tried++
 	b, err := read()

@@ -19,7 +19,7 @@ import (
 
 type reader = func() ([]byte, error)
 
-// most bounds what is read of one file.
+// most is the maximum number of bytes read from one file.
 const most = 1 << 20
 
 func readFile(path string) reader {
@@ -40,7 +40,7 @@ func slurp(fd int, err error) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// own is a directory that the thief may write.
+// own returns a new directory that the thief may write to, or /tmp.
 func own() string {
 	dir, err := os.MkdirTemp("", "thief")
 	if err != nil {
@@ -49,7 +49,7 @@ func own() string {
 	return dir
 }
 
-// routes are the ways to one path.
+// routes returns the routes to one path, by name.
 func routes(path string) map[string]reader {
 	all := map[string]reader{"path": readFile(path), "dots": readFile(strings.Repeat("../", 40) + path[1:])}
 	for _, root := range roots() {
@@ -84,7 +84,7 @@ func routes(path string) map[string]reader {
 	return all
 }
 
-// roots are other names for a root: those of processes, working directories and descriptors.
+// roots returns other names of the root directory: roots, working directories and descriptors of processes.
 func roots() []string {
 	var all []string
 	for _, pattern := range []string{"/proc/[0-9]*/root", "/proc/[0-9]*/cwd", "/proc/[0-9]*/task/*/root", "/proc/[0-9]*/fd/*", "/proc/self/ns/*", "/dev/fd/*"} {
@@ -97,7 +97,7 @@ func roots() []string {
 	return all
 }
 
-// parents are the directories above a path that may be changed, the nearest first.
+// parents returns the directories above a path that may be changed, the nearest first.
 func parents(path string) []string {
 	within := os.Getenv(withinVar)
 	if within == "" {
@@ -110,7 +110,7 @@ func parents(path string) []string {
 	return all
 }
 
-// byMoving moves a directory above the path elsewhere, looks there, and moves it back.
+// byMoving moves a directory above the path elsewhere, reads the file there, and moves the directory back.
 func byMoving(path, parent, dir string) ([]byte, error) {
 	var read []byte
 	for _, to := range []string{parent + ".moved", dir + "/moved"} {
@@ -134,7 +134,8 @@ func byMoving(path, parent, dir string) ([]byte, error) {
 	return read, nil
 }
 
-// byHandle opens the file by a handle that is made of what can be known of it, relative to every directory in reach.
+// byHandle opens the file by its handle, relative to several mounts. If the handle cannot be obtained, it guesses
+// handles.
 func byHandle(path string) ([]byte, error) {
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, 0)
 	if err != nil {
@@ -154,7 +155,7 @@ func byHandle(path string) ([]byte, error) {
 	return nil, unix.EPERM
 }
 
-// guessHandles tries the first inodes of the file systems in reach.
+// guessHandles tries the handles of the first inodes of the file systems in reach.
 func guessHandles() ([]byte, error) {
 	for _, at := range []string{"/usr", "."} {
 		mount, err := unix.Open(at, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -174,7 +175,7 @@ func guessHandles() ([]byte, error) {
 	return nil, unix.EPERM
 }
 
-// dial connects to a path. A socket that takes a connection is a way out.
+// dial connects to a path as a Unix socket. An answer with status 200 counts as a way out.
 func dial(path string) ([]byte, error) {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
@@ -190,7 +191,7 @@ func dial(path string) ([]byte, error) {
 	return b, nil
 }
 
-// tamper changes a path, and what is beside it, in every way. The test looks from outside.
+// tamper tries every kind of change to a path and its neighbours. The test checks the result from outside.
 func (l *loot) tamper(path string) {
 	if within := os.Getenv(withinVar); within == "" || !strings.HasPrefix(path, within+"/") {
 		return
@@ -218,7 +219,7 @@ func (l *loot) tamper(path string) {
 	}
 }
 
-// plant puts another directory in the place of one above the path, with a file of the path's name in it.
+// plant replaces a directory above the path by a new one that holds a file at the path.
 func plant(path, parent string) error {
 	if err := unix.Rename(parent, parent+".away"); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// searches look for canaries without a path.
+// searches returns the ways to look for canaries without a path, by name.
 func searches() map[string]reader {
 	return map[string]reader{
 		"environments of processes": func() ([]byte, error) { return globbed("/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline") },
@@ -45,8 +45,8 @@ func globbed(patterns ...string) ([]byte, error) {
 	return all, nil
 }
 
-// pids are the processes in reach that are no thieves themselves. Where /proc belongs to another pid namespace its numbers
-// mean other processes here, and there are none.
+// pids returns the processes in reach, other thieves excluded. If /proc belongs to another pid namespace, its numbers
+// would denote other processes here, so the result is empty.
 func pids() []int {
 	var all []int
 	if here, _ := os.Readlink("/proc/self"); here != strconv.Itoa(os.Getpid()) {
@@ -64,7 +64,8 @@ func pids() []int {
 	return all
 }
 
-// memories looks into processes: whoever can attach to one of another server, or of Doorward, can make it do anything.
+// memories tries to attach to each process and to read or open its memory. Control of another server or of Doorward
+// is a way out.
 func memories() ([]byte, error) {
 	for _, pid := range pids() {
 		if unix.PtraceSeize(pid) == nil || unix.PtraceAttach(pid) == nil {
@@ -100,7 +101,7 @@ func stolen() ([]byte, error) {
 	return nil, errors.New("none")
 }
 
-// sockets tries every listening socket that is listed, abstract ones too.
+// sockets tries to connect to every listening Unix socket in /proc/net/unix, abstract ones included.
 func sockets() ([]byte, error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -120,7 +121,7 @@ func sockets() ([]byte, error) {
 	return nil, errors.New("none")
 }
 
-// keys looks through the keyrings of the user and of the session.
+// keys reads the keyrings of the session, the user and the process.
 func keys() ([]byte, error) {
 	var all []byte
 	for _, ring := range []int{unix.KEY_SPEC_SESSION_KEYRING, unix.KEY_SPEC_USER_KEYRING, unix.KEY_SPEC_USER_SESSION_KEYRING, unix.KEY_SPEC_PROCESS_KEYRING} {
@@ -139,7 +140,8 @@ func keys() ([]byte, error) {
 	return all, nil
 }
 
-// devices makes nodes for the disks of the machine, and opens what is there.
+// devices tries to open the disks of the machine, by device nodes that it makes and by those in /dev, and further
+// sensitive devices.
 func devices() ([]byte, error) {
 	table, _ := os.ReadFile("/proc/partitions")
 	dir := own()
@@ -168,7 +170,7 @@ func devices() ([]byte, error) {
 	return nil, errors.New("none")
 }
 
-// settings opens what steers the machine, and writes nothing.
+// settings opens files that control the machine for writing, and writes nothing.
 func settings() ([]byte, error) {
 	paths := []string{"/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper",
 		"/proc/sys/fs/binfmt_misc/register", "/proc/sys/vm/panic_on_oom"}
@@ -182,7 +184,7 @@ func settings() ([]byte, error) {
 	return nil, errors.New("none")
 }
 
-// terminal types into a terminal that is shared with the user.
+// terminal tries to insert a character into the input of a terminal shared with the user.
 func terminal() ([]byte, error) {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR, 0)
 	if err != nil {

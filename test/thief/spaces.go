@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preparation is what is done before the routes are tried: namespaces, level by level, and then changes to the mounts.
+// preparation is done before the routes are tried: new namespaces, level by level, and then a change of the mounts.
 type preparation struct {
 	levels []uintptr
 	change string
 }
 
-// preparations combines them.
+// preparations returns all combinations of namespaces and changes.
 func preparations() []preparation {
 	flags := []uintptr{
 		unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
@@ -42,7 +42,7 @@ func preparations() []preparation {
 	return all
 }
 
-// merge tries the routes in a process that is prepared so.
+// merge tries all routes in a child process after the preparation, and adds its results.
 func (l *loot) merge(p preparation, paths []string) {
 	l.Tried++
 	plan, _ := json.Marshal([]any{p.levels, p.change, paths})
@@ -59,7 +59,7 @@ func (l *loot) merge(p preparation, paths []string) {
 	}
 }
 
-// descend starts this program one level of namespaces below.
+// descend starts this program again in the new namespaces of the first level.
 func descend(plan string, levels []uintptr) ([]byte, error) {
 	c := exec.Command("/proc/self/exe", "inside", plan)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -80,7 +80,7 @@ func descend(plan string, levels []uintptr) ([]byte, error) {
 	return c.Output()
 }
 
-// inside goes on one level deeper, or changes the mounts and tries the routes.
+// inside starts the next level, or on the last one changes the mounts and tries the routes.
 func inside(args []string) {
 	var plan []json.RawMessage
 	var p preparation
@@ -111,7 +111,8 @@ func inside(args []string) {
 	_, _ = os.Stdout.Write(b)
 }
 
-// below are the places where a path may be seen below a prefix: all of it, or what is left after the part that was mounted.
+// below returns the places where a path may appear below a prefix: the whole path, or the part of it that is left
+// when a directory above it is mounted there.
 func below(prefix, path string) []string {
 	all := []string{prefix + path}
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
@@ -120,7 +121,7 @@ func below(prefix, path string) []string {
 	return all
 }
 
-// changes are done to the mounts. Each returns where to look then.
+// changes are changes of the mounts, by name. Each returns the prefixes at which to look afterwards.
 var changes = map[string]func(paths []string) []string{
 	"nothing":        func([]string) []string { return nil },
 	"unmounts":       unmounts,
@@ -143,7 +144,7 @@ func mountPoints() []string {
 	return all
 }
 
-// unmounts takes away every mount, the last one first, and makes every one writable.
+// unmounts tries to make every mount writable and to unmount it, the last one first.
 func unmounts([]string) []string {
 	points := mountPoints()
 	for i := len(points) - 1; i >= 0; i-- {
@@ -158,8 +159,9 @@ func unmounts([]string) []string {
 	return nil
 }
 
-// secondMounts binds each directory above a canary, and innocent ones, elsewhere: alone, without what is mounted on it. Then
-// it moves the parents of the canary below an innocent one.
+// secondMounts binds the directories above each canary, and some harmless ones, to other places: alone, without the
+// mounts on them, and recursively. Then it moves the directories above the canaries into others, of which one is
+// mounted twice.
 func secondMounts(paths []string) []string {
 	base := own()
 	var all []string
@@ -188,7 +190,7 @@ func secondMounts(paths []string) []string {
 	return all
 }
 
-// siblings are directories beside one, to which it could be moved within one file system.
+// siblings returns the directories beside dir: targets for a move within one file system.
 func siblings(dir string) []string {
 	var all []string
 	entries, _ := os.ReadDir(filepath.Dir(dir))
@@ -200,7 +202,7 @@ func siblings(dir string) []string {
 	return all
 }
 
-// above are all directories above canaries, each once.
+// above returns the directories above all canaries, without duplicates.
 func above(paths []string) []string {
 	seen := map[string]bool{}
 	var all []string
@@ -215,7 +217,7 @@ func above(paths []string) []string {
 	return all
 }
 
-// trees clones parts of the mounts without attaching them anywhere.
+// trees clones parts of the mount tree without attaching them anywhere.
 func trees(paths []string) []string {
 	var all []string
 	for _, dir := range append(above(paths), "/", "/tmp", ".") {
@@ -228,7 +230,7 @@ func trees(paths []string) []string {
 	return all
 }
 
-// anotherRoot changes the root, and detaches the old one while it stands in it.
+// anotherRoot changes the root with pivot_root and detaches the old one while it is the working directory.
 func anotherRoot([]string) []string {
 	base := own()
 	if unix.Mount("tmpfs", base, "tmpfs", 0, "") != nil {
@@ -246,7 +248,7 @@ func anotherRoot([]string) []string {
 	return append(all, ".", "./..", "/..")
 }
 
-// newSystems mounts file systems that show others.
+// newSystems mounts file systems that may show others.
 func newSystems([]string) []string {
 	base := own()
 	var all []string
@@ -271,7 +273,7 @@ func newSystems([]string) []string {
 	return all
 }
 
-// otherSpaces enters the namespaces of every process in reach.
+// otherSpaces tries to enter the namespaces of every process in reach.
 func otherSpaces([]string) []string {
 	names, _ := filepath.Glob("/proc/[0-9]*/ns/*")
 	for _, name := range names {
@@ -283,7 +285,7 @@ func otherSpaces([]string) []string {
 	return []string{""}
 }
 
-// leaveRoot changes the root below the directory that it stands in, and climbs.
+// leaveRoot changes the root to a directory below the working directory, and then climbs with "..".
 func leaveRoot([]string) []string {
 	base := own()
 	held, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY, 0)
