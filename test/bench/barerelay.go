@@ -9,8 +9,8 @@ import (
 	"net/url"
 )
 
-// bareRelay forwards HTTP to an HTTP server. It reads each request completely, as Doorward does, and checks nothing,
-// so it is the upper bound for Doorward in front of an HTTP server.
+// bareRelay forwards HTTP to an HTTP server. It reads each request completely, as Doorward does,
+// and checks nothing, so it is the upper bound for Doorward in front of an HTTP server.
 type bareRelay struct {
 	to     url.URL
 	client http.Transport
@@ -45,7 +45,7 @@ func (b *bareRelay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	copyFlushed(w, answer.Body)
 }
 
-// copyFlushed flushes after each read.
+// copyFlushed copies a body and flushes after each read.
 func copyFlushed(w http.ResponseWriter, from io.Reader) {
 	flush := http.NewResponseController(w)
 	for buf := make([]byte, 32<<10); ; {

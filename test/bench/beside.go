@@ -9,31 +9,33 @@ import (
 	"time"
 )
 
-// The paths of the section beside: the same daemon in front of the same server, and beside it what people
-// have that their calls do not need.
+// The paths of the section beside: the same daemon in front of the same server, once alone and then
+// with a feature in use that the measured calls do not need.
 const (
 	besidePlain   = "beside nothing"
 	besideAsk     = "beside rules that hold other calls"
 	besideConsole = "beside an open console"
 )
 
-// askPatterns hold calls that the benchmark does not make.
+// askPatterns are ask rules for calls that the benchmark does not make.
 var askPatterns = []string{"write_*", "delete_*", "drop_*", "*_secret", "send_mail", "pay", "deploy_*", "git_push"}
 
-// besideSessions are the numbers of sessions: a call by itself, and as many as there is work for.
+// besideSessions are the numbers of sessions: one for the cost of a single call, many for the
+// throughput.
 var besideSessions = []int{1, 64}
 
-// consoleWindow is how long a path is driven in a round: a console is told of what is new every two seconds.
+// consoleWindow is the minimum window of the section: a console is notified of changes every two
+// seconds.
 const consoleWindow = 6 * time.Second
 
-// besides is what calls cost beside those things.
+// besides holds the costs of calls in the section beside.
 type besides struct {
 	Load  []cell `json:"load"`
-	Parts int64  `json:"parts"` // of pages that the console fetched meanwhile
+	Parts int64  `json:"parts"` // parts of pages fetched by the console meanwhile
 }
 
-// beside lets daemons take turns that differ in one thing. They have the same listeners, the socket among
-// them, through which the console is signed in before the first call: who speaks MCP may not.
+// beside compares daemons that differ in one feature. All have the same listeners. The console is
+// signed in through the Unix socket before the first call, because an MCP client may not sign in.
 func (r *run) beside(t *tools, level []int) (*besides, error) {
 	fixture, err := t.startFixture()
 	if err != nil {
@@ -80,7 +82,7 @@ func (t *tools) startBeside(name string, fixture *process) (*path, string, error
 	return &path{name: name, entry: endpoint{p.addr, "/mcp/bench"}, proxy: p, upstream: fixture}, home, nil
 }
 
-// spread is the least and the greatest of the rounds' ratios.
+// spread returns the least and the greatest of the rounds' ratios.
 func (c *cell) spread(base *cell, figure func(window) float64) (least, most float64) {
 	var values []float64
 	for i := range min(len(c.Rounds), len(base.Rounds)) {
@@ -112,7 +114,8 @@ func (res *results) printBeside(w io.Writer) {
 	}
 }
 
-// judgeBeside: rules that do not match cost a call 2 %, and an open console the whole load 3 %, at most.
+// judgeBeside judges the section beside: rules that do not match may cost a call 2 %, and an open
+// console may cost the throughput 3 %.
 func (res *results) judgeBeside() []verdict {
 	share := func(name string, sessions int, figure func(window) float64) float64 {
 		if res.Beside == nil {

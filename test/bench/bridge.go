@@ -15,14 +15,14 @@ import (
 	"sync"
 )
 
-// bridge carries HTTP to stdio servers, one a session or one for all, and checks nothing: no identity, no
-// policy, no record, no strict reading. It is the ceiling that a door in front of stdio servers can come
-// near on a machine, and no more than that: it trusts every byte.
+// bridge forwards HTTP to stdio servers, one for each session or one for all. It checks nothing: no
+// identity, no policy, no audit record, no strict parsing. It is the upper bound for a proxy in
+// front of stdio servers on the machine.
 type bridge struct {
 	command []string
 	shared  bool
 	mu      sync.Mutex
-	pipes   map[string]*pipe // by session
+	pipes   map[string]*pipe // by session id
 	only    *pipe            // when shared
 }
 
@@ -54,7 +54,7 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// route finds the session's server, or gives a request without a session a new one.
+// route finds the session's server. A request without a session gets a new session.
 func (b *bridge) route(id string) (string, *pipe, error) {
 	if id != "" {
 		b.mu.Lock()
@@ -94,7 +94,7 @@ func (b *bridge) end(id string, p *pipe) {
 	}
 }
 
-// pipe is one stdio server and who waits for its answers.
+// pipe is one stdio server and the requests that wait for its answers.
 type pipe struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -105,7 +105,7 @@ type pipe struct {
 	waiting map[int64]chan []byte
 }
 
-// startPipe starts a server and shakes hands with it; clients get a copy of its answer.
+// startPipe starts a server and initializes it. Clients get a copy of its initialize result.
 func startPipe(command []string) (*pipe, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
@@ -128,7 +128,7 @@ func startPipe(command []string) (*pipe, error) {
 	return p, p.write([]byte(initialized))
 }
 
-// read hands each line to whoever waits for its id, until the server ends.
+// read delivers each line to the request with its id, until the server ends.
 func (p *pipe) read(out io.Reader) {
 	lines := bufio.NewReaderSize(out, 32<<10)
 	for {
@@ -157,7 +157,7 @@ func (p *pipe) read(out io.Reader) {
 func (p *pipe) serve(w http.ResponseWriter, body []byte) {
 	id := bridgeID(body)
 	switch {
-	case id == nil: // initialized: the server has had it
+	case id == nil: // notifications/initialized, which the server has already received
 		w.WriteHeader(http.StatusAccepted)
 		return
 	case bytes.Contains(body, []byte(`"method":"initialize"`)):
@@ -174,7 +174,7 @@ func (p *pipe) serve(w http.ResponseWriter, body []byte) {
 	w.Write(answer)
 }
 
-// exchange sends a request under an id of the bridge's own, and returns the answer under the client's.
+// exchange sends a request under an id of the bridge, and returns the answer under the client's id.
 func (p *pipe) exchange(message, id []byte) ([]byte, error) {
 	answer := make(chan []byte, 1)
 	p.mu.Lock()
@@ -199,7 +199,7 @@ func (p *pipe) write(message []byte) error {
 	return err
 }
 
-// bridgeID finds the id without reading the message: good enough for the generator's own messages.
+// bridgeID finds the id without parsing the message, which suffices for the generator's messages.
 func bridgeID(message []byte) []byte {
 	from, to := idSpan(message)
 	if from < 0 {

@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 )
 
-// console is a page of the web console that is open, as far as a browser speaks to the daemon for it: it
-// listens to what is new, and fetches the part that has changed.
+// console is an open page of the web console. It makes the requests of a browser: it listens to the
+// stream of changes and fetches the part that has changed.
 type console struct {
 	client *http.Client
 	base   string // http://localhost:PORT/ui/
@@ -26,10 +26,10 @@ type console struct {
 	parts  atomic.Int64
 }
 
-// consolePart is the part of the page Activity that is kept up to date.
+// consolePart is the part of the page Activity that is updated.
 const consolePart = "activity?part=1"
 
-// openConsole signs in with a code of `doorward ui` and opens the page Activity.
+// openConsole signs in with a code from `doorward ui` and opens the page Activity.
 func (t *tools) openConsole(home string) (*console, error) {
 	cmd := exec.Command(t.doorward, "ui", "--print", "--state-dir", home+"/state", "--runtime-dir", home+"/run", "--config", home+"/doorward.yaml")
 	cmd.Env = doorwardEnv(home)
@@ -69,7 +69,7 @@ func (c *console) signIn(code string) error {
 	return c.fetch()
 }
 
-// done reads an answer to its end, which has to be a page.
+// done reads a response to its end and fails unless its status is 200.
 func (c *console) done(resp *http.Response, err error) error {
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *console) done(resp *http.Response, err error) error {
 
 func (c *console) fetch() error { return c.done(c.client.Get(c.base + consolePart)) }
 
-// listen opens the stream of what is new, and does what the page's script does about it.
+// listen opens the stream of changes and follows it as the page's script does.
 func (c *console) listen() error {
 	ctx, end := context.WithCancel(context.Background())
 	c.end = end
@@ -110,7 +110,7 @@ func (c *console) listen() error {
 	return nil
 }
 
-// follow takes events until the stream ends.
+// follow reads events until the stream ends.
 func (c *console) follow(events io.Reader) error {
 	for in := bufio.NewScanner(events); in.Scan(); {
 		switch in.Text() {
@@ -126,8 +126,8 @@ func (c *console) follow(events io.Reader) error {
 	return errors.New("the stream has ended")
 }
 
-// fetched is how many parts were fetched so far. An error says that the console was not open all the time:
-// then nothing was measured.
+// fetched returns the number of parts fetched so far. It fails when the console did not stay open
+// or was never notified, because the measurement is void then.
 func (c *console) fetched() (int64, error) {
 	select {
 	case err := <-c.over:

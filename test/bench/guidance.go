@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// What there is to deliver: a set as a team has one, some 40 KiB in 24 documents of every class. All of it is
-// structural, because the sessions of the cold fetches are (see instructions.go).
+// The set of documents: about 40 KiB in 24 documents of every class. All are structural, because
+// the sessions of the first fetches may read nothing else (see instructions.go).
 const (
 	instructionDocs = 8
 	voiceDocs       = 4
@@ -21,20 +21,21 @@ const (
 	documentSize = 1700 // bytes, about
 )
 
-// rendered is the template that is filled in. It has variables of three types and includes another one.
+// rendered is the template that is rendered. It has variables of three types and includes another
+// template.
 const rendered = "template-00"
 
 // guidanceDoc is one file of the set.
 type guidanceDoc struct{ name, text string }
 
-// guidance makes the set. Each document begins with a sentence that no other one has (see planted).
+// guidance makes the set. Each document begins with a unique sentence (see planted).
 func guidance() []guidanceDoc {
 	var all []guidanceDoc
 	add := func(n int, class, prefix string) {
 		for i := range n {
 			name := fmt.Sprintf("%s-%02d", prefix, i)
 			if class == "voice" && i == 0 {
-				name = "voice" // the one that /auth/voice gives
+				name = "voice" // the document that /auth/voice serves
 			}
 			all = append(all, guidanceDoc{name, documentOf(name, class, i)})
 		}
@@ -48,7 +49,7 @@ func guidance() []guidanceDoc {
 func documentOf(name, class string, number int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "---\nname: %s\nclass: %s\ntier: structural\ndescription: how the benchmark has it\n", name, class)
-	if number%2 == 1 { // half of them for those whose audience has to be looked at
+	if number%2 == 1 { // half of the documents need a check of their audience
 		b.WriteString("audience: {principals: [\"uid:*\"]}\n")
 	}
 	if name == rendered {
@@ -62,7 +63,7 @@ func documentOf(name, class string, number int) string {
 	return b.String()
 }
 
-// planted is the first sentence of a document: an answer is whole when it is there.
+// planted returns the first sentence of a document. A text is complete if it contains the sentence.
 func planted(name string) string {
 	return "The document " + name + " wants the lanterns counted before dusk."
 }
@@ -71,8 +72,8 @@ var words = strings.Fields(`a review has two passes first what the change does t
 	know and how you know it numbers come with units and dates with a zone names of people stay out keep lists
 	short ask before you delete`)
 
-// prose is about so many bytes of text that reads like text: words of several lengths, in lines. Two seeds give
-// two texts.
+// prose returns about size bytes of text that resembles prose: words of several lengths, in lines.
+// Different seeds give different texts.
 func prose(seed string, size int) string {
 	var b strings.Builder
 	next := uint32(2166136261)
@@ -91,7 +92,7 @@ func prose(seed string, size int) string {
 	return strings.TrimSpace(b.String()) + "\n"
 }
 
-// writeGuidance makes the directory of the set, which nobody else may write to.
+// writeGuidance writes the set to a new directory to which only the user has access.
 func writeGuidance(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("preparing the instructions: %w", err)
@@ -104,8 +105,8 @@ func writeGuidance(dir string) error {
 	return nil
 }
 
-// refOf is the mark in a delivered text, empty when there is none of its form: `ref: dwi-` and 16 characters
-// of base32.
+// refOf returns the mark in a delivered text, `ref: dwi-` and 16 characters of base32. It returns
+// "" when there is no well-formed mark.
 func refOf(body []byte) string {
 	const begins, length = "ref: ", len("dwi-") + 16
 	at := bytes.Index(body, []byte(begins+"dwi-"))

@@ -15,24 +15,25 @@ import (
 	"time"
 )
 
-// lookup is what finding the process at the other end adds to a new loopback connection.
+// lookup holds the time that the identification of the peer process adds to a new loopback
+// connection.
 type lookup struct {
 	Caller   string          `json:"caller"`
 	Children int             `json:"children"`
-	With     []time.Duration `json:"with_ns"`    // where the caller is looked for, sorted
-	Without  []time.Duration `json:"without_ns"` // where a token is asked for and nobody is looked for
+	With     []time.Duration `json:"with_ns"`    // the caller is identified; sorted
+	Without  []time.Duration `json:"without_ns"` // a token is required and the caller is not identified; sorted
 }
 
-// The callers: one that connects again and again, and one that has just started.
+// The callers: a process that connects repeatedly, and one that has just started.
 const (
 	callerKnown = "known"
 	callerNew   = "new"
 )
 
-// identityChildren is how many servers run while callers are looked for.
+// identityChildren is the number of running servers during the lookups.
 const identityChildren = 64
 
-// cost is the difference of the medians, in milliseconds.
+// cost returns the difference of the medians in milliseconds.
 func (l lookup) cost() float64 {
 	if len(l.With) == 0 || len(l.Without) == 0 {
 		return 0
@@ -40,8 +41,8 @@ func (l lookup) cost() float64 {
 	return max((quantile(l.With, 0.5)-quantile(l.Without, 0.5)).Seconds()*1e3, 0.001)
 }
 
-// identity times /health, which asks nobody who he is, on new connections to two listeners of one daemon.
-// They differ in that lookup alone.
+// identity times /health, which needs no authentication, on new connections to two listeners of one
+// daemon. The listeners differ only in the lookup of the caller.
 func (r *run) identity(t *tools) ([]lookup, error) {
 	enforced, err := freeAddr()
 	if err != nil {
@@ -73,7 +74,7 @@ func (r *run) identity(t *tools) ([]lookup, error) {
 	return all, nil
 }
 
-// look lets both listeners take turns.
+// look measures both listeners in turn.
 func (t *tools) look(caller string, addrs []string, count int) (lookup, error) {
 	l := lookup{Caller: caller}
 	for range count {
@@ -110,8 +111,8 @@ func (t *tools) connectAs(caller string, addrs []string) ([]time.Duration, error
 	return all, nil
 }
 
-// printConnects is a caller that has just started. What its first connection costs the caller itself is not
-// counted: that one goes where nobody is looked for.
+// printConnects is a caller that has just started. It first makes one uncounted connection to the
+// listener without a lookup, so that its own start-up cost is not measured.
 func printConnects(addrs []string) error {
 	if err := healthy(addrs[len(addrs)-1]); err != nil {
 		return err
@@ -123,7 +124,7 @@ func printConnects(addrs []string) error {
 	return err
 }
 
-// connects makes a connection to each address and waits for its first answer.
+// connects opens a connection to each address and waits for its first answer.
 func connects(addrs []string) ([]time.Duration, error) {
 	var all []time.Duration
 	for _, addr := range addrs {
@@ -136,7 +137,7 @@ func connects(addrs []string) ([]time.Duration, error) {
 	return all, nil
 }
 
-// healthy asks for /health on a connection of its own.
+// healthy requests /health on a new connection.
 func healthy(addr string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -173,7 +174,7 @@ func (res *results) printIdentity(w io.Writer) {
 	}
 }
 
-// judgeIdentity takes the dearer of the two callers.
+// judgeIdentity judges the more expensive of the two callers.
 func (res *results) judgeIdentity() verdict {
 	worst := 0.0
 	for _, l := range res.Identity {

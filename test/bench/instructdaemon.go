@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// instructed are the two daemons of the section instructions, in front of the same tools, and what is open at
-// them.
+// instructed holds the two daemons of the section instructions, in front of the same tools, and the
+// connections to them.
 type instructed struct {
 	fixture, with, without *process
-	door, stranger         *door // at the one with instructions, and at the other
+	door, stranger         *door // to the daemon with instructions, and to the one without
 	token                  string
-	audit                  string     // where the one with instructions keeps its record
-	sessions               []*session // of the calls
+	audit                  string     // audit directory of the daemon with instructions
+	sessions               []*session // used by the calls
 }
 
 func (p *instructed) stop() {
@@ -36,8 +36,8 @@ func (p *instructed) stop() {
 	}
 }
 
-// startInstructed runs the daemon on its socket alone, with every check and the record on and caps raised.
-// Without documents the configuration does not mention instructions.
+// startInstructed starts the daemon with its Unix socket only, with all checks and the audit log on
+// and raised caps. If docs is empty, the configuration does not mention instructions.
 func (t *tools) startInstructed(dir, docs string, fixture *process) (*process, error) {
 	config := map[string]any{
 		"listen": map[string]any{"unix": "auto", "http": []any{}},
@@ -69,7 +69,8 @@ func (t *tools) startInstructed(dir, docs string, fixture *process) (*process, e
 		"--state-dir", filepath.Join(dir, "state"), "--runtime-dir", run)
 }
 
-// open connects, makes the session that most paths use, and waits until all documents are there.
+// open connects, creates the session that most paths use, and waits until all documents are
+// available.
 func (p *instructed) open() (err error) {
 	if p.door, err = openDoor(p.with.addr); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (p *instructed) open() (err error) {
 	}
 }
 
-// missingIn names a document that a list lacks, empty when it has them all.
+// missingIn returns the name of a document that is not in the list, or "" if all are.
 func missingIn(list answer) string {
 	for _, d := range guidance() {
 		if list.Status != 200 || !strings.Contains(string(list.Body), `"`+d.name+`"`) {
@@ -105,7 +106,7 @@ func missingIn(list answer) string {
 	return ""
 }
 
-// door is a kept connection to the Unix socket.
+// door is a persistent connection to the Unix socket.
 type door struct {
 	at   string
 	conn *rawConn
@@ -125,8 +126,8 @@ func openDoor(at string) (*door, error) {
 	return d, nil
 }
 
-// fresh dials anew when the connection has been idle for long or was given up, and lets the daemon look at who
-// comes before anything is timed.
+// fresh dials again when the connection has been idle for long or is unusable. The daemon
+// identifies the caller before anything is timed.
 func (d *door) fresh(int) error {
 	if time.Since(d.used) < keepAlive {
 		return nil
@@ -140,7 +141,7 @@ func (d *door) fresh(int) error {
 	return nil
 }
 
-// ask makes one request; lines are whole header lines.
+// ask makes one request. lines are complete header lines.
 func (d *door) ask(method, path, lines, body string) (answer, error) {
 	d.used = time.Now()
 	d.conn.patience(callPatience)
@@ -151,7 +152,7 @@ func (d *door) ask(method, path, lines, body string) (answer, error) {
 	}
 	b.WriteString("\r\n" + body)
 	a, err := d.conn.exchange([]byte(b.String()))
-	if err != nil || a.Status >= 400 { // which may be the last answer of a connection
+	if err != nil || a.Status >= 400 { // the daemon may close the connection after it
 		d.used = time.Time{}
 	}
 	if err != nil {
@@ -170,25 +171,25 @@ func (d *door) health() error {
 	return err
 }
 
-// made is a session of delivery.
+// made is a delivery session.
 type made struct {
 	Token string `json:"token"`
 	ID    string `json:"session_id"`
 }
 
-// newSession has a session made.
+// newSession creates a delivery session.
 func (d *door) newSession(path, body string) (m made, err error) {
 	a, err := d.ask("POST", path, "", body)
 	if err != nil {
 		return m, err
 	}
 	if err := json.Unmarshal(a.Body, &m); a.Status != 201 || err != nil || m.Token == "" || m.ID == "" {
-		return m, fmt.Errorf("making a session by %s: status %d, %d bytes", path, a.Status, len(a.Body)) // which may hold a token
+		return m, fmt.Errorf("making a session by %s: status %d, %d bytes", path, a.Status, len(a.Body)) // no body in the message: it may hold a token
 	}
 	return m, nil
 }
 
-// newSessions has the operator make n sessions.
+// newSessions creates n sessions as the operator.
 func (d *door) newSessions(n int) ([]made, error) {
 	if err := d.fresh(n); err != nil {
 		return nil, err
@@ -203,7 +204,7 @@ func (d *door) newSessions(n int) ([]made, error) {
 	return all, nil
 }
 
-// revoke has the operator end sessions: a principal has a thousand at most.
+// revoke ends sessions as the operator: a principal has at most a thousand.
 func (d *door) revoke(sessions []made) error {
 	if err := d.fresh(0); err != nil {
 		return err
@@ -220,7 +221,7 @@ func (d *door) revoke(sessions []made) error {
 	return nil
 }
 
-// greet opens an MCP session at the aggregate and gives the answer.
+// greet opens an MCP session at the aggregate endpoint and returns the initialize answer.
 func (d *door) greet(lines string) (answer, error) {
 	a, err := d.ask("POST", "/mcp", "Accept: application/json, text/event-stream\r\n"+lines, initialize)
 	if err == nil && (a.Status != 200 || a.Session == "") {

@@ -10,66 +10,68 @@ import (
 	"time"
 )
 
-// The paths of the section instructions, by the names in the report. Each is one request at a time over the
-// Unix socket, on a connection that is kept unless the name says otherwise.
+// The paths of the section instructions, by their names in the report. A path makes one request at
+// a time over the Unix socket, on a persistent connection unless its name says otherwise.
 const (
-	pathHealth   = "health"                    // the bare cost of the door: nobody is authenticated, nothing is recorded
-	pathCold     = "first fetch of a session"  // GET /auth/instructions by a token that was never shown before
-	pathColdDial = "first fetch, new caller"   // the same, with the connection that it comes by
+	pathHealth   = "health"                    // the base cost: no authentication and no audit record
+	pathCold     = "first fetch of a session"  // GET /auth/instructions with an unused token
+	pathColdDial = "first fetch, new caller"   // the same on a new connection, whose set-up is included
 	pathCached   = "fetch, not modified"       // If-None-Match, 304
 	pathWhole    = "fetch again"               // the same session without If-None-Match
-	pathAll      = "fetch, all documents"      // with max_bytes=65536, so that nothing is cut
+	pathAll      = "fetch, all documents"      // with max_bytes=65536, so that nothing is truncated
 	pathRender   = "rendered template"         // distinct variables each time
-	pathHello    = "initialize"                // at the aggregate, without a session of delivery
-	pathGreeted  = "initialize with a session" // the same with Doorward-Session: the greeting is the protected text
+	pathHello    = "initialize"                // at the aggregate endpoint, without a delivery session
+	pathGreeted  = "initialize with a session" // the same with Doorward-Session: the answer carries the protected text
 	pathStranger = "initialize, instructions not used"
 )
 
 const (
-	turnCalls     = 50 // of a path before it is the next one's turn
+	turnCalls     = 50 // requests in one turn of a path
 	turnsPerRound = 10
-	judgedFetches = 1000 // below so many a path is not judged
+	judgedFetches = 1000 // a path with fewer requests is not judged
 )
 
-// errand is one path: what is done again and again. One that is not whole is a degraded answer, and no error.
+// errand is one measured path: a request that is repeated. An incomplete answer counts as degraded,
+// not as an error.
 type errand struct {
 	name   string
-	base   string                        // the path that it is compared with, empty for none
-	before func(n int) error             // uncounted; nil: nothing
-	do     func() (bool, error)          // the request that is timed; reports whether its answer was whole
-	after  func() error                  // uncounted; nil: nothing
-	clock  func() (time.Duration, error) // of the daemon that does it
+	base   string                        // the path that it is compared with; empty: none
+	before func(n int) error             // not timed; nil: nothing
+	do     func() (bool, error)          // the timed request; reports whether its answer was complete
+	after  func() error                  // not timed; nil: nothing
+	clock  func() (time.Duration, error) // processor time of the daemon
 }
 
-// fetchCost is what one path took.
+// fetchCost holds the times of one path.
 type fetchCost struct {
 	Path     string      `json:"path"`
 	Base     string      `json:"base"`
 	Turns    []fetchTurn `json:"turns"`
-	Degraded int         `json:"degraded"` // answers that were not whole
+	Degraded int         `json:"degraded"` // incomplete answers
 }
 
-// fetchTurn is one turn of a path; the times are sorted.
+// fetchTurn is one turn of a path. Its times are sorted.
 type fetchTurn struct {
 	Took []time.Duration `json:"took_ns"`
 	CPU  float64         `json:"daemon_cpu_seconds_per_1000"`
 }
 
-// instructCost is what instruction delivery costs.
+// instructCost holds the costs of instruction delivery.
 type instructCost struct {
 	Fetches []fetchCost `json:"fetches"`
 	Calls   []fetchCost `json:"calls"`
 }
 
-// instruct measures what it costs to be told how to work, and what everybody else pays for it: calls whose
-// arguments are looked at, beside a daemon where there are no instructions.
+// instruct measures the cost of instruction delivery, and its cost for calls: the daemon looks for
+// marks in their arguments. The calls are compared with those at a daemon without instructions.
 //
-// The first fetches need a session each, and POST /auth/session makes ten a minute for a principal. So their
-// sessions are the operator's, made by POST /auth/admin/sessions on the Unix socket before each turn, ended
-// after it, and not counted. Such a session reads structural content alone, hence the documents are structural
-// and a first fetch composes the same text as any other. What differs from an agent's own session: it is bound
-// to no process, and policy is asked about one tier and not two. All other paths use one session that
-// POST /auth/session made, which is bound to this process.
+// Each first fetch needs a new session, and POST /auth/session creates only ten a minute for a
+// principal. Therefore the operator creates these sessions with POST /auth/admin/sessions on the
+// Unix socket before each turn and ends them after it, neither of them timed. Such a session reads
+// only structural content; hence all documents are structural, and a first fetch composes the same
+// text as any other fetch. It differs from an agent's own session in two points: it is bound to no
+// process, and the policy is evaluated for one tier instead of two. All other paths use one session
+// from POST /auth/session, which is bound to this process.
 func (r *run) instruct(t *tools) *instructCost {
 	p, err := r.openInstructed(t)
 	if r.failed(&path{name: "instructions"}, err) {
@@ -78,14 +80,14 @@ func (r *run) instruct(t *tools) *instructCost {
 	defer p.stop()
 	cost := new(instructCost)
 	cost.Fetches = r.inTurns(p.errands())
-	calls, err := p.calls() // after the fetches: their refs are what is looked for
+	calls, err := p.calls() // after the fetches, so that the daemon looks for the refs of their texts
 	if !r.failed(&path{name: "instructions, calls"}, err) {
 		cost.Calls = r.inTurns(calls)
 	}
 	return cost
 }
 
-// openInstructed starts a daemon with instructions, one without, and the tools behind both.
+// openInstructed starts a daemon with instructions, one without, and the tool server behind both.
 func (r *run) openInstructed(t *tools) (p *instructed, err error) {
 	dir, err := os.MkdirTemp(t.dir, "guide-")
 	if err != nil {
@@ -116,7 +118,7 @@ func (r *run) openInstructed(t *tools) (p *instructed, err error) {
 	return p, nil
 }
 
-// inTurns lets the errands take turns; the first round of them is not counted.
+// inTurns measures the errands in turns. The first round is not counted.
 func (r *run) inTurns(errands []errand) []fetchCost {
 	costs := make([]fetchCost, len(errands))
 	for i, e := range errands {
@@ -144,7 +146,7 @@ func (r *run) inTurns(errands []errand) []fetchCost {
 	return costs
 }
 
-// turn does an errand n times.
+// turn repeats an errand n times.
 func (e *errand) turn(n int) (t fetchTurn, degraded int, err error) {
 	if e.before != nil {
 		if err := e.before(n); err != nil {
@@ -175,7 +177,7 @@ func (e *errand) turn(n int) (t fetchTurn, degraded int, err error) {
 	return t, degraded, err
 }
 
-// all are the times of all turns, sorted.
+// all returns the times of all turns, sorted.
 func (c *fetchCost) all() []time.Duration {
 	var all []time.Duration
 	for _, t := range c.Turns {
@@ -187,7 +189,8 @@ func (c *fetchCost) all() []time.Duration {
 
 func (c *fetchCost) quantile(q float64) time.Duration { return quantile(c.all(), q) }
 
-// ratio is the median over the turns of a figure by that of the base: two turns that lie next to each other.
+// ratio returns the median over the turns of a figure divided by that of the base in the
+// neighbouring turn.
 func (c *fetchCost) ratio(base *fetchCost, figure func(fetchTurn) float64) float64 {
 	if base == nil {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The documents by whose sentences a composed text is known: the first of the class instructions, which stands
-// in front of whatever is cut, and the last, which is there when nothing is.
+// The documents whose sentences identify a composed text: the first of the class instructions,
+// which precedes everything that may be truncated, and the last, which is present when nothing is.
 const (
 	firstGuide = "guide-00"
 	lastGuide  = "guide-07"
@@ -24,10 +24,10 @@ const (
 
 const pathFetch = "/auth/instructions"
 
-// fetchPaths are the paths whose answers are instructions, and are judged.
+// fetchPaths are the judged paths, whose answers are instructions.
 var fetchPaths = []string{pathCold, pathColdDial, pathCached, pathWhole, pathAll}
 
-// errands are all paths but the calls.
+// errands returns all paths except the calls.
 func (p *instructed) errands() []errand {
 	health := func() (bool, error) { return true, p.door.health() }
 	all := []errand{{name: pathHealth, before: p.door.fresh, do: health}, p.cold(), p.coldDial(), p.cached(),
@@ -43,8 +43,8 @@ func (p *instructed) errands() []errand {
 
 func (p *process) clock() (time.Duration, error) { return cpuTime(p.pid()) }
 
-// wholeText reports whether an answer is a delivered text with a sentence of each of the documents. Anything
-// but a text, whole or degraded, is an error.
+// wholeText reports whether an answer is a delivered text that contains the sentence of each
+// document. A 503 or an incomplete text is a degraded answer; any other answer is an error.
 func wholeText(a answer, docs ...string) (bool, error) {
 	if a.Status == 503 {
 		return false, nil
@@ -60,10 +60,10 @@ func wholeText(a answer, docs ...string) (bool, error) {
 	return refOf(a.Body) != "", nil
 }
 
-// marks holds what each session's text is marked with: no two have the same.
+// marks is the set of marks seen in delivered texts. Different sessions get different marks.
 type marks map[string]bool
 
-// add refuses a mark that was there before: that text was made for another session.
+// add fails if the mark was seen before: the text was then made for another session.
 func (m marks) add(a answer) error {
 	ref := refOf(a.Body)
 	if ref != "" && m[ref] {
@@ -73,14 +73,15 @@ func (m marks) add(a answer) error {
 	return nil
 }
 
-// cold fetches by a new session each time.
+// cold fetches with a new session each time.
 func (p *instructed) cold() errand {
 	return p.first(pathCold, func(token string) (answer, error) {
 		return p.door.ask("GET", pathFetch, bearing(token), "")
 	})
 }
 
-// coldDial fetches by a new session over a new connection: who comes has to be found out first.
+// coldDial fetches with a new session over a new connection, so that the daemon has to identify the
+// caller first.
 func (p *instructed) coldDial() errand {
 	return p.first(pathColdDial, func(token string) (answer, error) {
 		conn, err := dialRaw(p.with.addr, 16<<10)
@@ -92,7 +93,8 @@ func (p *instructed) coldDial() errand {
 	})
 }
 
-// first makes the first fetch of a session each time. The sessions are made before the turn and ended after it.
+// first measures the first fetch of a session. The sessions are created before the turn and ended
+// after it.
 func (p *instructed) first(name string, fetch func(token string) (answer, error)) errand {
 	var sessions []made
 	next := 0
@@ -121,7 +123,7 @@ func (m marks) whole(a answer) (bool, error) {
 	return wholeText(a, firstGuide)
 }
 
-// fetched fetches the whole text for one session again and again. It bears one mark.
+// fetched fetches the complete text repeatedly in one session, whose mark must not change.
 func (p *instructed) fetched(name, path string, docs ...string) errand {
 	mark := ""
 	return errand{name: name, base: pathHealth, before: p.door.fresh, do: func() (bool, error) {
@@ -140,8 +142,8 @@ func (p *instructed) fetched(name, path string, docs ...string) errand {
 	}}
 }
 
-// cached asks whether what the session has is still right. The tag is that of a whole text, fetched before the
-// turn, so a 304 stands for one; any other answer is none that was asked for.
+// cached makes conditional requests. The tag is that of a complete text, fetched before the turn,
+// so a 304 stands for a complete text. A 200 is an error.
 func (p *instructed) cached() errand {
 	tag := ""
 	return errand{name: pathCached, base: pathHealth,
@@ -173,7 +175,7 @@ func (p *instructed) cached() errand {
 		}}
 }
 
-// render fills in a template with what no other request has.
+// render renders a template with values that no other request has.
 func (p *instructed) render() errand {
 	n := 0
 	return errand{name: pathRender, base: pathHealth, before: p.door.fresh, do: func() (bool, error) {
@@ -191,8 +193,8 @@ func (p *instructed) render() errand {
 	}}
 }
 
-// hello opens sessions at the aggregate, and ends them after the turn. With a token the greeting must be the
-// protected text, and without one it must not.
+// hello opens MCP sessions at the aggregate endpoint and ends them after the turn. With a token the
+// answer must contain the protected text, without one it must not.
 func (p *instructed) hello(name, lines string, d *door) errand {
 	var opened []string
 	base := pathHello
@@ -220,18 +222,18 @@ func (p *instructed) hello(name, lines string, d *door) errand {
 		}}
 }
 
-// The paths of calls with an argument of 4 KiB, at the same tools.
+// The paths of calls with an argument of 4 KiB to the same tools.
 const (
 	pathUnused    = "call, instructions not used"
-	pathLooked    = "call, looked at"               // for some thousand refs
-	pathShown     = "call, looked at, with session" // and the token checked that a client shows with each request
+	pathLooked    = "call, looked at"               // searched for some thousand refs
+	pathShown     = "call, looked at, with session" // the same, and the client shows a token with each request
 	pathUnused64  = "call in base64, not used"
-	pathLooked64  = "call in base64, looked at" // what is encoded is looked at decoded too
+	pathLooked64  = "call in base64, looked at" // encoded text is searched decoded too
 	argumentBytes = 4096
 )
 
-// calls are the same calls at both daemons: an argument that reads like text, and one in base64. A daemon that
-// does not notice a mark is not measured.
+// calls returns the same calls at both daemons, with an argument of text and one in base64. It
+// fails if the daemon with instructions does not notice a mark in a call.
 func (p *instructed) calls() ([]errand, error) {
 	text := strings.ReplaceAll(" "+prose("argument", argumentBytes), "\n", " ")
 	encoded := " " + base64.StdEncoding.EncodeToString([]byte(prose("encoded", argumentBytes*3/4)))
@@ -263,7 +265,8 @@ func (p *instructed) calls() ([]errand, error) {
 	return all, nil
 }
 
-// noticed has a call carry the mark of the session's text, of which there has to be a record.
+// noticed makes a call that carries the mark of the session's text and waits for the audit record
+// of it.
 func (p *instructed) noticed(s *session) error {
 	a, err := p.door.ask("GET", pathFetch, bearing(p.token), "")
 	if err != nil {
@@ -288,7 +291,7 @@ func (p *instructed) noticed(s *session) error {
 	}
 }
 
-// finds is how many records there are of marks that were on their way out.
+// finds counts the audit records of detected marks.
 func (p *instructed) finds() (n int, err error) {
 	err = filepath.WalkDir(p.audit, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
@@ -304,7 +307,7 @@ func (p *instructed) finds() (n int, err error) {
 	return n, nil
 }
 
-// warm makes one call that is not counted, on the connection that the next ones use.
+// warm makes one uncounted call on the connection of the next ones.
 func (s *session) warm() error {
 	if err := s.refresh(); err != nil {
 		return err

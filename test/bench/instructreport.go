@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// maxFetch is what a fetch may take for 95 of 100, in milliseconds, and maxLook what a call with an argument of
-// 4 KiB may take, by what it takes where there are no instructions.
+// maxFetch bounds the 95th percentile of a fetch, in milliseconds. maxLook bounds the time of a
+// call with an argument of 4 KiB, relative to the same call without instructions.
 const (
 	maxFetch = 50
 	maxLook  = 1.10
@@ -40,7 +40,7 @@ func (c *instructCost) printPaths(w io.Writer, costs []fetchCost) {
 	}
 }
 
-// cell formats a figure and its ratio to the base.
+// cell formats a figure, and its ratio to the base if there is one.
 func (c *fetchCost) cell(format string, value float64, base *fetchCost, figure func(fetchTurn) float64) string {
 	text := fmt.Sprintf(format, value)
 	if base == nil {
@@ -49,7 +49,8 @@ func (c *fetchCost) cell(format string, value float64, base *fetchCost, figure f
 	return fmt.Sprintf("%s (%.2f)", text, c.ratio(base, figure))
 }
 
-// spent is the processor time of the daemon, in seconds per 1,000 requests, the median of the turns.
+// spent returns the processor time of the daemon in seconds per 1,000 requests: the median of the
+// turns.
 func (c *fetchCost) spent() float64 {
 	var all []float64
 	for _, t := range c.Turns {
@@ -58,7 +59,7 @@ func (c *fetchCost) spent() float64 {
 	return median(all)
 }
 
-// find is the path of that name, nil when it was not measured.
+// find returns the path with that name, or nil if it was not measured.
 func (c *instructCost) find(name string) *fetchCost {
 	if c == nil {
 		return nil
@@ -73,8 +74,8 @@ func (c *instructCost) find(name string) *fetchCost {
 	return nil
 }
 
-// judgeInstructions holds delivery against its targets: the time of a fetch, that every fetch was whole, and
-// what the look at arguments costs those who call.
+// judgeInstructions judges delivery: the time of a fetch, the number of degraded fetches, and the
+// cost of the search in arguments for calls.
 func (res *results) judgeInstructions() []verdict {
 	var all []verdict
 	asked, degraded, every := 0, 0, true

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// A program built with Go 1.26 that waits in a blocking read, as stdio servers do on their stdin, may freeze
-// for up to a minute when a collection of garbage begins in the moment in which the read does: measured on
-// the fixture alone, about once in some hundred thousand calls. The medians do not see the one window that
-// this spoils; an answer that takes longer than stallNote is told in the report, and one that takes longer
-// than callPatience fails its path.
+// Bounds on a single answer. A program built with Go 1.26 that waits in a blocking read, as stdio
+// servers do on their stdin, may freeze for up to a minute when a garbage collection begins at the
+// same moment as the read. With the fixture alone this was seen about once in some hundred thousand
+// calls. It spoils one window, which the medians ignore. The report mentions an answer that takes
+// longer than stallNote; one that takes longer than callPatience fails its path.
 const (
 	stallNote    = 5 * time.Second
 	callPatience = 90 * time.Second
 )
 
-// warmUp is how long a path is driven, uncounted, before its first round.
+// warmUp is the uncounted time for which a path is driven before its first round.
 const warmUp = time.Second
 
-// openAtOnce bounds how many sessions are opened side by side.
+// openAtOnce is the maximum number of sessions opened concurrently.
 const openAtOnce = 16
 
-// window is what one path did in one round.
+// window holds the figures of one path in one round.
 type window struct {
 	Calls     int           `json:"calls"`
 	PerSecond float64       `json:"calls_per_second"`
@@ -39,7 +39,7 @@ type window struct {
 
 func (w window) cpu() float64 { return w.Proxy + w.Upstream }
 
-// openAll opens n sessions, a few at a time; on an error none stays open.
+// openAll opens n sessions, a few at a time. After an error none stays open.
 func openAll(at endpoint, n int, modern bool) ([]*session, error) {
 	sessions := make([]*session, n)
 	errs := make([]error, n)
@@ -60,7 +60,7 @@ func openAll(at endpoint, n int, modern bool) ([]*session, error) {
 	return sessions, nil
 }
 
-// firstOf keeps a thousand equal failures from filling the screen.
+// firstOf reduces a joined error to its first one and their number.
 func firstOf(err error) error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
@@ -86,7 +86,7 @@ func closeAll(sessions []*session) {
 	wg.Wait()
 }
 
-// drive lets every session call tool until d has passed, one call at a time each, all started together.
+// drive starts all sessions together. Each calls the tool, one call at a time, until d has passed.
 // It returns the time from the start to the last answer.
 func drive(sessions []*session, tool string, d time.Duration) (time.Duration, error) {
 	for _, s := range sessions {
@@ -133,7 +133,7 @@ func (s *session) repeat(tool string, deadline time.Time) error {
 	}
 }
 
-// measure drives one path for d and reads the clocks of its processes around it.
+// measure drives one path for d and reads the processor times of its processes before and after.
 func (p *path) measure(sessions []*session, tool string, d time.Duration) (window, error) {
 	before, err := p.cpu(len(sessions))
 	if err != nil {
@@ -164,7 +164,7 @@ func (p *path) measure(sessions []*session, tool string, d time.Duration) (windo
 	}, nil
 }
 
-// quantile expects sorted values.
+// quantile returns a quantile of sorted values.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -172,7 +172,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// cell is one path at one number of sessions: a window for each round.
+// cell holds the figures of one path at one number of sessions, one window for each round.
 type cell struct {
 	Path     string   `json:"path"`
 	Sessions int      `json:"sessions"`
@@ -180,8 +180,9 @@ type cell struct {
 	Rounds   []window `json:"rounds"`
 }
 
-// compare opens n sessions on every path, warms up, and then lets the paths take turns: what slows the
-// machine for a while slows them alike. The first of a round moves on by one each round.
+// compare opens n sessions on every path, warms them up, and then measures the paths in turns, so
+// that a temporary slowdown of the machine affects all of them. Each round begins with another
+// path.
 func (r *run) compare(paths []*path, n int, tool string, rounds int, d time.Duration) []cell {
 	cells := make([]cell, len(paths))
 	open := make([][]*session, len(paths))

@@ -16,31 +16,31 @@ import (
 )
 
 // The paths of the section mail, by the names in the report.
-const (
-	pathLoop   = "bare SQLite loop" // one transaction a message, and nothing else
-	pathStore  = "store alone"      // the same, but commits are joined
+const ( // one transaction per message, and nothing else
+	pathLoop   = "bare SQLite loop" // the same with group commit
+	pathStore  = "store alone"      // store and messaging rules, called in this process
 	pathBook   = "book"             // the store and the rules of mail, called in this process
 	pathDaemon = "doorward"         // tools/call at the daemon over the Unix socket
 )
 
 const (
 	maxSenders = 16
-	batchSize  = 50      // messages of a fetch
-	storedMail = 100_000 // in the store that is opened and weighed
+	batchSize  = 50      // messages per fetch
+	storedMail = 100_000 // number of messages in the full store of the section
 	bodyBytes  = 1024
 )
 
-// mailLevels are the numbers of senders, each with a mailbox that it alone writes to.
+// mailLevels are the numbers of senders. Each sender writes to its own mailbox.
 var mailLevels = []int{1, maxSenders}
 
-// mailCost is what messages cost.
+// mailCost holds the costs of messages.
 type mailCost struct {
 	Sends  []cell      `json:"sends"`
-	Reads  []cell      `json:"reads"` // a call is a message that was fetched and acknowledged
+	Reads  []cell      `json:"reads"` // a call is one message, fetched and acknowledged
 	Starts []startCost `json:"starts"`
 }
 
-// startCost is how long it takes to be there with so many messages in the store, and what they weigh.
+// startCost holds the time of a start with so many stored messages, and the memory.
 type startCost struct {
 	Path   string          `json:"path"`
 	Stored int             `json:"stored"`
@@ -48,23 +48,23 @@ type startCost struct {
 	RSS    []float64       `json:"rss_kib"` // after one message was sent and read
 }
 
-// post is one way for messages, open for a number of senders.
+// post is one path for messages, open for a number of senders.
 type post struct {
 	name  string
 	send  func(worker, box int, n int64) error
 	fetch func(box int) (int, error) // nil: there is nothing to fetch
 	close func() error
-	pid   int // of a process of its own; 0: it runs in this one
+	pid   int // of a separate process; 0: the path runs in this process
 	sent  [maxSenders]int64
 }
 
-// textOf is the body of a message: no two have the same.
+// textOf returns the body of a message. All bodies differ.
 func textOf(worker int, n int64) string {
 	head := fmt.Sprintf("sender %d writes for the %dth time: ", worker, n)
 	return head + strings.Repeat("x", bodyBytes-len(head))
 }
 
-// messages measures the ways of a message beside each other.
+// messages compares the paths for messages.
 func (r *run) messages(t *tools) *mailCost {
 	cost := new(mailCost)
 	dir, err := os.MkdirTemp(t.dir, "mail-")
@@ -88,7 +88,7 @@ func (r *run) messages(t *tools) *mailCost {
 	return cost
 }
 
-// openPosts opens every way that there is.
+// openPosts opens all paths for messages.
 func (r *run) openPosts(t *tools, dir string) (posts []*post) {
 	for _, way := range []struct {
 		name string
@@ -138,7 +138,7 @@ func openBookPost(_ *tools, dir string) (*post, error) {
 	return &post{send: b.send, fetch: b.fetch, close: b.close}, nil
 }
 
-// takeTurns measures one thing with n workers on every way, round by round.
+// takeTurns measures one operation with n workers on every path, round by round.
 func (r *run) takeTurns(posts []*post, n int, what string, measure func(*post, int, time.Duration) (window, error)) []cell {
 	cells := make([]cell, len(posts))
 	for i, p := range posts {
@@ -167,7 +167,7 @@ func (r *run) takeTurns(posts []*post, n int, what string, measure func(*post, i
 	return cells
 }
 
-// sends lets n workers send for d, one message at a time each.
+// sends lets n workers send until d has passed, one message at a time each.
 func (p *post) sends(n int, d time.Duration) (window, error) {
 	before, err := p.cpu()
 	if err != nil {
@@ -185,7 +185,8 @@ func (p *post) sends(n int, d time.Duration) (window, error) {
 	return w, err
 }
 
-// cpu is the processor time spent so far, where it is nobody else's.
+// cpu returns the processor time spent so far, or 0 if the path runs in this process, whose time is
+// not the path's alone.
 func (p *post) cpu() (time.Duration, error) {
 	if p.pid == 0 {
 		return 0, nil
@@ -193,14 +194,15 @@ func (p *post) cpu() (time.Duration, error) {
 	return cpuTime(p.pid)
 }
 
-// What is read in a window, and the most of it that waits in one mailbox, as the product has it.
+// The number of messages read in one window, and the maximum waiting in one mailbox, which is the
+// product's limit.
 const (
 	readTotal = 3200
 	readStock = 1000
 )
 
-// stockUp sends so many messages to each mailbox that is read, uncounted. They are others than those that are
-// written to when sends are measured, in which messages pile up.
+// stockUp sends each messages to every mailbox that is read, uncounted. These mailboxes differ from
+// those of the measured sends, where messages accumulate.
 func (p *post) stockUp(n, each int) error {
 	var left [maxSenders]int
 	_, err := crew(n, time.Now().Add(callPatience), func(worker int) (int, error) {
@@ -214,13 +216,14 @@ func (p *post) stockUp(n, each int) error {
 	return err
 }
 
-// reads lets n workers fetch and acknowledge until their mailboxes are empty. A time is that of a batch.
+// reads lets n workers fetch and acknowledge until their mailboxes are empty. A time is that of one
+// batch.
 func (p *post) reads(n int, _ time.Duration) (window, error) {
 	return p.drain(n, min(readStock, readTotal/n), readTotal)
 }
 
-// drain fills n mailboxes and empties them, until so many messages were read; it gives the middle one of the
-// windows.
+// drain fills n mailboxes and empties them until total messages were read. It returns the median
+// window.
 func (p *post) drain(n, each, total int) (window, error) {
 	var all []window
 	for range total / n / each {
@@ -246,10 +249,11 @@ func (p *post) drain(n, each, total int) (window, error) {
 	return all[len(all)/2], nil
 }
 
-// errDone ends a worker before its time: there is nothing left to do.
+// errDone ends a worker before the deadline: nothing is left to do.
 var errDone = errors.New("nothing is left to do")
 
-// crew lets n workers repeat a step until the deadline. A step says how many messages it was for.
+// crew lets n workers repeat a step until the deadline. A step returns the number of messages that
+// it handled.
 func crew(n int, deadline time.Time, step func(worker int) (int, error)) (window, error) {
 	samples, counts, errs := make([][]time.Duration, n), make([]int, n), make([]error, n)
 	started := time.Now()
@@ -329,7 +333,7 @@ func (s startCost) took() float64 {
 
 func (s startCost) megabytes() float64 { return median(s.RSS) * 1024 / 1e6 }
 
-// judgeMail holds messages against the targets of messaging.
+// judgeMail judges the section mail.
 func (res *results) judgeMail() []verdict {
 	var all []verdict
 	for _, name := range []string{pathBook, pathDaemon} {
@@ -350,8 +354,8 @@ func (res *results) judgeMail() []verdict {
 	return all
 }
 
-// growth is what the stored messages add to a start, in milliseconds, and to the memory, in MB; zeros when it
-// was not measured with all of them.
+// growth returns what the stored messages add to the start, in milliseconds, and to the memory, in
+// MB. It returns zeros if the full store was not measured.
 func (c *mailCost) growth(name string) (later, heavier float64) {
 	var none, full *startCost
 	for i := range c.Starts {

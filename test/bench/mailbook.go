@@ -22,24 +22,24 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// book is the mail itself, in this process: what the daemon calls once a call has passed the gate. There is no
-// record behind it, so that what it makes durable is what the bare loop does.
+// book is the messaging package in this process, as the daemon calls it after the policy decision.
+// It writes no audit log, so it makes the same data durable as the bare loop.
 type book struct {
 	db      *store.DB
 	mail    *mail.Book
 	senders []mail.Owner
 	boxes   []mail.Owner
 	to      []mail.Recipient
-	receipt []*mail.Receipt // of each mailbox, the last
+	receipt []*mail.Receipt // last receipt of each mailbox
 }
 
 const benchNode = "bench"
 
-// plentyOfMail are limits that no measurement reaches. How often one may send and how much a mailbox holds is
-// not what is measured.
+// plentyOfMail are limits that no measurement reaches: rates and sizes of mailboxes are not
+// measured here.
 var plentyOfMail = mail.Limits{MailboxMessages: 1 << 30, MailboxBytes: 1 << 50, SenderMessages: 1 << 30, Namespace: 1 << 20, Duplicate: -1}
 
-// openBook opens the book in dir, as the daemon does at its start.
+// openBook opens the book in dir as the daemon does when it starts.
 func openBook(dir string, limits mail.Limits) (*book, error) {
 	ctx := context.Background()
 	db, err := store.Open(ctx, store.Options{Dir: dir, Migrations: daemon.Migrations(), Record: func([]any) error { return nil }})
@@ -66,12 +66,12 @@ func openBook(dir string, limits mail.Limits) (*book, error) {
 
 func (b *book) close() error { return b.db.Close() }
 
-// owner is a caller of a session of its own.
+// owner returns a caller with its own session.
 func owner(name string) mail.Owner {
 	return mail.Owner{Principal: mail.Qualify(benchNode, "uid:1000"), Session: "s:" + name, Node: benchNode, Grade: "attested"}
 }
 
-// register binds a name for its owner.
+// register registers a name for its owner.
 func (b *book) register(name string) (mail.Owner, mail.Peer, error) {
 	o := owner(name)
 	got, err := b.mail.Register(context.Background(), o, mail.Registration{Name: name, Namespace: "bench"}, nil, said)
@@ -81,7 +81,7 @@ func (b *book) register(name string) (mail.Owner, mail.Peer, error) {
 	return o, got.Peer, nil
 }
 
-// people registers senders, and mailboxes.
+// people registers senders and mailboxes.
 func (b *book) people(senders, boxes int, name string) error {
 	for i := range senders {
 		from, _, err := b.register(name + "-sends-" + strconv.Itoa(i))
@@ -101,7 +101,7 @@ func (b *book) people(senders, boxes int, name string) error {
 	return nil
 }
 
-// send stores one message of a worker.
+// send sends one message of a worker.
 func (b *book) send(worker, box int, n int64) error {
 	_, err := b.mail.Send(context.Background(), b.senders[worker], b.draft(b.to[box], worker, n), said)
 	return err
@@ -111,7 +111,8 @@ func (b *book) draft(to mail.Recipient, worker int, n int64) mail.Draft {
 	return mail.Draft{To: []mail.Recipient{to}, Body: textOf(worker, n), Kind: "inform"}
 }
 
-// fetch takes the next batch of a mailbox and acknowledges the one before; it says how many came.
+// fetch fetches the next batch of a mailbox and acknowledges the previous one. It returns the
+// number of messages.
 func (b *book) fetch(box int) (int, error) {
 	got, err := b.mail.Inbox(context.Background(), b.boxes[box], mail.Fetch{After: b.receipt[box], Max: batchSize, MaxBytes: 128 << 10}, said)
 	if err != nil {
@@ -121,13 +122,13 @@ func (b *book) fetch(box int) (int, error) {
 	return len(got.Messages), nil
 }
 
-// Stored messages are spread as limits of the product would have them.
+// The distribution of stored messages, within the product's limits.
 const (
 	perMailbox = 1000
 	perPair    = 100
 )
 
-// fill stores n messages that wait to be read.
+// fill stores n unread messages.
 func fill(dir string, n int) error {
 	b, err := openBook(dir, plentyOfMail)
 	if err != nil {
@@ -157,8 +158,9 @@ func fill(dir string, n int) error {
 	return errors.Join(first, b.close())
 }
 
-// serveBook is the hidden mode that holds a book open: what it weighs beside an empty one is what its messages
-// weigh. It sends and reads one message, so that the pages that this needs are there.
+// serveBook is the hidden mode that holds a book open. The difference of its memory to that of an
+// empty book is the memory for the messages. It sends and reads one message, so that the pages
+// needed for it are resident.
 func serveBook(dir string) error {
 	started := time.Now()
 	b, err := openBook(dir, mail.Limits{})
@@ -178,5 +180,5 @@ func serveBook(dir string) error {
 	return b.close()
 }
 
-// said is the record of any act; what a record costs is measured elsewhere.
+// said returns a constant audit record. The cost of records is measured elsewhere.
 func said[T any](*T) any { return "an act" }

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// mailDaemon is the daemon with its built-in server, and the agents that talk to each other over it: sessions
-// on the Unix socket, each a peer of its own.
+// mailDaemon is the daemon with its built-in server, and the agents that exchange messages through
+// it: sessions on the Unix socket, each a separate peer.
 type mailDaemon struct {
 	proxy          *process
 	senders, boxes []*session
-	cursors        []string // of each mailbox; empty: nothing was fetched
+	cursors        []string // of each mailbox; empty: nothing fetched yet
 }
 
-// startMailDaemon runs the daemon on its socket alone, with every check and the record on. Only what limits how
-// much an agent may send is raised.
+// startMailDaemon runs the daemon with its Unix socket only, with all checks and the audit log on.
+// Only the limits on what an agent may send are raised.
 func (t *tools) startMailDaemon(dir string) (*process, error) {
 	file := filepath.Join(dir, "doorward.yaml")
 	config, err := json.MarshalIndent(map[string]any{
@@ -48,7 +48,7 @@ func (t *tools) startMailDaemon(dir string) (*process, error) {
 		"--state-dir", filepath.Join(dir, "state"), "--runtime-dir", run)
 }
 
-// databaseIn finds where a daemon keeps its messages.
+// databaseIn returns the directory of a daemon's message database.
 func databaseIn(dir string) (string, error) {
 	found := ""
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -131,7 +131,7 @@ func (d *mailDaemon) close() error {
 	return nil
 }
 
-// use calls a tool of the built-in server and gives its answer, unless that is an error.
+// use calls a tool of the built-in server. It fails when the result is an error.
 func (s *session) use(tool, args string) ([]byte, error) {
 	if err := s.refresh(); err != nil {
 		return nil, err

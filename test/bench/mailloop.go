@@ -15,12 +15,12 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// bareLoop is what a message costs at least on this disk: a row with an id of its own and a counter that goes
-// up, each in a transaction of its own that is on disk before it returns. Nobody is checked, nothing is signed,
-// and no commit is shared.
+// bareLoop is the minimum cost of a message on this disk: a row with a unique id and an incremented
+// counter, in one transaction that is on disk before it returns. It checks and signs nothing, and
+// shares no commits.
 //
-// All its workers use one connection: with one each they would wait for each other's locks in sleeps, and this
-// yardstick would be half as long.
+// All workers use one connection. With separate connections they would sleep while they wait for
+// each other's locks, which would halve the speed of this baseline.
 type bareLoop struct {
 	db             *sql.DB
 	insert, update *sql.Stmt
@@ -59,7 +59,7 @@ func openBareLoop(dir string) (*bareLoop, error) {
 	return l, nil
 }
 
-// send stores one message of a worker. There is one mailbox that he writes to.
+// send stores one message of a worker in the worker's own mailbox.
 func (l *bareLoop) send(worker, _ int, n int64) error {
 	tx, err := l.db.Begin()
 	if err != nil {
@@ -79,7 +79,8 @@ func (l *bareLoop) send(worker, _ int, n int64) error {
 
 func (l *bareLoop) close() error { return l.db.Close() }
 
-// storeLoop is the same two statements through the store: what joining commits gives, before any rule of mail.
+// storeLoop runs the same two statements through the store. It shows the effect of group commit
+// without any messaging rules.
 type storeLoop struct{ db *store.DB }
 
 func openStoreLoop(dir string) (*storeLoop, error) {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// startRounds is how often each start is measured; it takes some ten milliseconds, so more rounds than usual
-// cost little.
+// startRounds is the number of starts measured in a round. A start takes some ten milliseconds, so
+// more of them cost little.
 const startRounds = 4
 
-// starts measures how a store full of messages changes the start of what opens it, and what it weighs.
+// starts measures the start time and the memory of each path with an empty and with a full store.
 func (r *run) starts(t *tools, dir string) []startCost {
 	stored := storedMail
 	if r.short {
@@ -24,7 +24,7 @@ func (r *run) starts(t *tools, dir string) []startCost {
 	for _, way := range []struct {
 		name string
 		once func(t *tools, dir string) (time.Duration, memory, error)
-		home func(t *tools, dir string) (string, error) // where its messages are, once it has been there
+		home func(t *tools, dir string) (string, error) // the directory of its messages, once it has been started
 	}{
 		{pathBook, (*tools).startBook, func(_ *tools, dir string) (string, error) { return dir, nil }},
 		{pathDaemon, (*tools).startWithMail, (*tools).homeOfMail},
@@ -61,7 +61,7 @@ func (r *run) starts(t *tools, dir string) []startCost {
 	return all
 }
 
-// furnish makes a directory with so many messages in it.
+// furnish makes a directory that holds stored messages.
 func (r *run) furnish(t *tools, dir string, stored int, home func(*tools, string) (string, error)) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *run) furnish(t *tools, dir string, stored int, home func(*tools, string
 	return err
 }
 
-// startBook opens the book in a process of its own.
+// startBook opens the book in a separate process.
 func (t *tools) startBook(dir string) (time.Duration, memory, error) {
 	before := time.Now()
 	p, err := start(1, announced, t.self, os.Environ(), modeBook, dir)
@@ -90,10 +90,10 @@ func (t *tools) startBook(dir string) (time.Duration, memory, error) {
 	return took, m, err
 }
 
-// restTime is how long a process has to do what it does at its start, before it is weighed.
+// restTime is the time given to a process for its start-up work before its memory is measured.
 const restTime = 300 * time.Millisecond
 
-// startWithMail starts the daemon; two sessions then write to each other.
+// startWithMail starts the daemon and lets two sessions exchange a message.
 func (t *tools) startWithMail(dir string) (time.Duration, memory, error) {
 	before := time.Now()
 	p, err := t.startMailDaemon(dir)
@@ -114,7 +114,8 @@ func (t *tools) startWithMail(dir string) (time.Duration, memory, error) {
 	return took, m, err
 }
 
-// homeOfMail is where the daemon keeps its messages: it is asked by starting it.
+// homeOfMail returns the directory of the daemon's messages. It starts the daemon once to create
+// it.
 func (t *tools) homeOfMail(dir string) (string, error) {
 	p, err := t.startMailDaemon(dir)
 	if err != nil {

@@ -1,20 +1,21 @@
 //go:build linux
 
-// Bench measures what Doorward costs, beside what it is compared with, in one run on one machine.
+// Bench measures the cost of Doorward and of the programs it is compared with, in one run on one
+// machine.
 //
-// Absolute times say more about the machine than about the program, so every figure that is judged is a
-// ratio of two paths that took turns in the same run: Doorward in front of a tool server, and the standard
-// library's httputil.ReverseProxy in front of the same server over HTTP. The generator verifies every
-// answer, uses arguments that never repeat, and its own processor time is not counted. Doorward runs as it
-// is installed: identity, policy, limits and the record are on, only caps are raised.
+// Absolute times depend mainly on the machine, so most judged figures are ratios of two paths
+// measured in turns in the same run: Doorward in front of a tool server, and the standard library's
+// httputil.ReverseProxy in front of the same server over HTTP. The generator verifies every answer
+// and uses arguments that never repeat. Its own processor time is not counted. Doorward runs as
+// installed: identity, policy, limits and the audit log are on, only caps are raised.
 //
 //	go run ./test/bench                      about twelve minutes, Markdown on stdout
 //	go run ./test/bench -quick               about two minutes, for a first look; too short to judge by
 //	go run ./test/bench -only load,idle      some of the sections load, big, open, sandbox, identity, idle, policy,
 //	                                         mail, instructions, beside
 //
-// A target that is missed is printed as MISS and is no failure. The exit status is 1 when something could
-// not be measured, and 2 for wrong usage.
+// A missed target is printed as MISS and is not a failure. The exit status is 1 when something
+// could not be measured, and 2 for wrong usage.
 package main
 
 import (
@@ -32,7 +33,8 @@ import (
 )
 
 func main() {
-	// Children end with the thread that started them (see start): this one lasts as long as the process.
+	// Children end with the thread that started them (see start), so this thread must last as long
+	// as the process.
 	runtime.LockOSThread()
 	if mode, err := runMode(os.Args[1:]); mode {
 		exitOn(err)
@@ -53,10 +55,10 @@ func exitOn(err error) {
 	os.Exit(0)
 }
 
-// run is one benchmark: what to do, and what has failed so far.
+// run is one benchmark: its parameters, and the failures so far.
 type run struct {
 	doorward  string
-	before    string // an older daemon to measure beside it; empty: none
+	before    string // an older daemon to compare with; empty: none
 	jsonFile  string
 	only      []string
 	names     []string // of the paths to measure; empty: all
@@ -70,7 +72,7 @@ type run struct {
 	light     bool
 	short     bool // quick: fewer stored messages
 	started   time.Time
-	broken    map[string]bool // paths that failed; they are left out from then on
+	broken    map[string]bool // paths that have failed and are left out since
 	failures  []string
 }
 
@@ -106,7 +108,7 @@ func parseFlags() (*run, error) {
 	return r, r.lists(*only, *levels)
 }
 
-// defaults fills in what the flags left open.
+// defaults sets the parameters without a flag.
 func (r *run) defaults(quick bool) {
 	set := func(n *int, full, short int) {
 		if *n <= 0 {
@@ -128,14 +130,14 @@ func (r *run) defaults(quick bool) {
 	}
 }
 
-// lists reads the flags that hold several values.
+// lists parses the flags that hold several values.
 func (r *run) lists(only, levels string) error {
 	for _, s := range strings.Split(only, ",") {
 		if !slices.Contains(sections, s) {
 			return fmt.Errorf("-only: %q is none of %s", s, strings.Join(sections, ", "))
 		}
 		if r.modern && (s == "idle" || s == "open" || s == "mail" || s == "instructions") {
-			continue // there are no sessions to open or to keep
+			continue // this version has no sessions
 		}
 		r.only = append(r.only, s)
 	}
@@ -153,12 +155,13 @@ func (r *run) wants(section string) bool { return slices.Contains(r.only, sectio
 
 func (r *run) measures(name string) bool { return len(r.names) == 0 || slices.Contains(r.names, name) }
 
-// progress says on stderr how far the run is.
+// progress reports the progress of the run on stderr.
 func (r *run) progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(r.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// failed notes an error of a path, which is left out from then on, and reports whether there was one.
+// failed records an error of a path, which is left out from then on, and reports whether there was
+// one.
 func (r *run) failed(p *path, err error) bool {
 	if err == nil {
 		return false
@@ -172,7 +175,7 @@ func (r *run) failed(p *path, err error) bool {
 	return true
 }
 
-// all runs the sections and reports. An error says what could not be measured.
+// all runs the sections and reports. It fails when something could not be measured.
 func (r *run) all() error {
 	dir, err := os.MkdirTemp("", "doorward-bench-")
 	if err != nil {
@@ -228,8 +231,7 @@ func (r *run) all() error {
 	return nil
 }
 
-// removeOnSignal leaves nothing behind when the run is broken off: the kernel ends the programs, this the
-// files.
+// removeOnSignal removes the files when the run is interrupted. The kernel ends the programs.
 func removeOnSignal(dir string) {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, os.Interrupt, syscall.SIGTERM)
@@ -265,7 +267,7 @@ func (r *run) loaded(t *tools, results *results) {
 	}
 }
 
-// startAll starts every path; one that does not start is a failure of its own.
+// startAll starts every path. A path that does not start is recorded as a failure.
 func (r *run) startAll(t *tools) []*path {
 	var paths []*path
 	add := func(name string, start func() (*path, error)) *path {
@@ -304,14 +306,14 @@ func (r *run) startAll(t *tools) []*path {
 			return named(before + pathShared)(old.startDoorwardStdio(pathShared, t.fixture, t.fixtureArgs(), usual))
 		})
 	}
-	if !r.modern { // the bridge goes by sessions, and the modern era has none
+	if !r.modern { // the bridge depends on sessions, which the newer version does not have
 		add(pathBridge, func() (*path, error) { return t.startBridge(pathBridge, modeBridge) })
 		add(pathOne, func() (*path, error) { return t.startBridge(pathOne, modeBridgeShared) })
 	}
 	return paths
 }
 
-// weigh runs the section idle, each path with fresh processes.
+// weigh runs the section idle, with new processes for each path.
 func (r *run) weigh(t *tools, results *results) {
 	behind := func(start func(*process) (*path, error)) func() (*path, error) {
 		return func() (*path, error) {

@@ -10,17 +10,18 @@ import (
 	"net/url"
 )
 
-// The benchmark starts itself again as what it compares with, under these first arguments.
+// The benchmark starts itself again as the programs to compare with. These first arguments select
+// the mode; the comments name the further arguments.
 const (
-	modeReverseProxy = "mode-reverse-proxy" // then the URL of the upstream
-	modeRelay        = "mode-relay"         // then the URL of the upstream
-	modeBridge       = "mode-bridge"        // then the command of the stdio server, one a session
+	modeReverseProxy = "mode-reverse-proxy" // URL of the upstream
+	modeRelay        = "mode-relay"         // URL of the upstream
+	modeBridge       = "mode-bridge"        // command of the stdio server, one for each session
 	modeBridgeShared = "mode-bridge-shared" // the same, one server for all sessions
-	modeBook         = "mode-book"          // then the directory of the messages
-	modeConnect      = "mode-connect"       // then addresses: connects to each once and prints how long it took
+	modeBook         = "mode-book"          // directory of the messages
+	modeConnect      = "mode-connect"       // addresses: connects to each once and prints the times
 )
 
-// runMode serves the hidden mode that the arguments name until the process is ended. It reports whether
+// runMode runs the hidden mode that the arguments name, until the process ends. It reports whether
 // they name one.
 func runMode(args []string) (bool, error) {
 	if len(args) < 2 {
@@ -55,13 +56,14 @@ func serveMode(handler http.Handler) error {
 	return http.Serve(l, handler)
 }
 
-// newReverseProxy is what a Go programmer would put in front of a server that streams: the proxy of the
-// standard library, each write flushed, and enough idle connections for the sessions at hand. The default
-// of two idle connections a host would make it dial for most calls, and flatter whoever is compared to it.
+// newReverseProxy returns the usual Go proxy in front of a streaming server: the standard
+// library's, with each write flushed and enough idle connections for the sessions. With the default
+// of two idle connections a host it would dial for most calls, which would favour the paths
+// compared with it.
 //
-// Full duplex is what keeps it correct: without, the server closes the request's body when the answer
-// begins, and where the transport has not yet seen the end of that body it fails the call. Upstreams as
-// fast as these meet that race within some hundred calls.
+// Full duplex is needed for correctness. Without it the server closes the request's body when the
+// answer begins, and the call fails if the transport has not yet read the end of that body. With
+// upstreams as fast as these the race occurs within some hundred calls.
 func newReverseProxy(target *url.URL) http.Handler {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns = 0

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// opening is how long it takes to open a session: connect, initialize, initialized.
+// opening holds the times of opening a session: connect, initialize, initialized.
 type opening struct {
 	Path    string          `json:"path"`
 	Samples []time.Duration `json:"samples_ns"`
 }
 
-// opens lets the paths take turns at opening one session, and closes it again.
+// opens opens and closes sessions on the paths in turns, one at a time.
 func (r *run) opens(paths []*path, count int) []opening {
 	openings := make([]opening, len(paths))
 	for i, p := range paths {
@@ -41,7 +41,7 @@ func (r *run) opens(paths []*path, count int) []opening {
 	return openings
 }
 
-// idleCost is what a proxy holds for sessions that do nothing.
+// idleCost holds the memory of a proxy without sessions and with idle ones.
 type idleCost struct {
 	Path     string `json:"path"`
 	Sessions int    `json:"sessions"`
@@ -49,13 +49,14 @@ type idleCost struct {
 	Open     memory `json:"open"`  // all sessions and streams open, settled
 }
 
-// perSession is the growth of resident memory for one session, in KiB.
+// perSession returns the growth of resident memory per session, in KiB.
 func (c idleCost) perSession() float64 {
 	return float64(c.Open.RSS-c.Start.RSS) / float64(c.Sessions)
 }
 
-// idle starts fresh processes, weighs the proxy, opens n sessions, each with an open GET stream and a kept
-// connection for its calls, waits until the memory settles, and weighs again. Children are not counted.
+// idle starts new processes, measures the proxy's memory, opens n sessions, each with an open GET
+// stream and a persistent connection for its calls, waits until the memory settles, and measures
+// again. Children are not counted.
 func (r *run) idle(name string, n int, startPath func() (*path, error)) (idleCost, error) {
 	cost := idleCost{Path: name, Sessions: n}
 	p, err := startPath()
@@ -95,7 +96,7 @@ func (r *run) openStreams(sessions []*session) error {
 	return nil
 }
 
-// stillServed refuses a weight that was reached by dropping sessions.
+// stillServed fails when sessions were dropped, because the measured memory would be too small.
 func stillServed(sessions []*session) error {
 	for i, s := range sessions {
 		if !s.streamAlive() {
@@ -111,8 +112,8 @@ func stillServed(sessions []*session) error {
 	return nil
 }
 
-// settled waits until the resident memory has moved by less than a hundredth for three seconds, at most
-// fifteen, and returns it.
+// settled waits until the resident memory has changed by at most one per cent for three seconds,
+// but at most fifteen seconds, and returns it.
 func settled(pid int) (memory, error) {
 	const step, quiet, limit = 500 * time.Millisecond, 6, 30
 	reference, err := memoryOf(pid)
@@ -134,7 +135,7 @@ func settled(pid int) (memory, error) {
 	return now, nil
 }
 
-// stop ends the path's proxy, and its upstream with it.
+// stop ends the path's proxy and its upstream.
 func (p *path) stop() {
 	if p.proxy != nil {
 		p.proxy.stop()

@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// The paths that are compared, by the names in the report.
+// The compared paths, by their names in the report.
 const (
-	pathDirect  = "direct"         // the generator at the HTTP server itself
+	pathDirect  = "direct"         // the generator and the HTTP server without a proxy
 	pathReverse = "reverse proxy"  // httputil.ReverseProxy in front of that server
-	pathRelay   = "bare relay"     // HTTP to HTTP without a single check: the ceiling
+	pathRelay   = "bare relay"     // HTTP to HTTP without any check: the upper bound
 	pathHTTP    = "doorward http"  // Doorward in front of that server
-	pathStdio   = "doorward stdio" // Doorward in front of the same tools on stdio, a server a session
+	pathStdio   = "doorward stdio" // Doorward in front of the same tools on stdio, one server for each session
 	pathShared  = "doorward stdio shared"
-	pathBridge  = "bare bridge" // HTTP to stdio without a single check: the ceiling
+	pathBridge  = "bare bridge" // HTTP to stdio without any check: the upper bound
 	pathOne     = "bare bridge shared"
 
-	before = "before: " // precedes the paths of the older daemon
+	before = "before: " // prefix of the paths of the older daemon
 )
 
-// path is one way to the tools, and the processes that make it up.
+// path is one way to the tools and the processes that it consists of.
 type path struct {
 	name     string
 	entry    endpoint
 	proxy    *process // nil for direct
-	upstream *process // nil when the upstreams are the proxy's own children
+	upstream *process // nil when the upstreams are children of the proxy
 	shared   bool     // one child serves all sessions
 }
 
-// tools are the programs that the paths are built from.
+// tools are the programs that the paths run.
 type tools struct {
 	self     string // this program, for the hidden modes
 	fixture  string
@@ -46,12 +46,12 @@ type tools struct {
 	dir      string // for configuration and state, removed at the end
 }
 
-// settleTime is the age from which a program's digest is remembered: a younger file may change and still
-// look the same, so it is read again at each start. A server is rarely built within a second
-// of its first call.
+// settleTime is the age from which Doorward caches a program's digest. A younger file is read again
+// at each start, because it may change without a visible change of its metadata. Real servers are
+// rarely used within a second of being built.
 const settleTime = 2500 * time.Millisecond
 
-// buildTools compiles the servers into dir. The Go tool is at hand wherever `go run` started this.
+// buildTools compiles the servers into dir. It needs the go command, which `go run` implies.
 func buildTools(dir, doorward string) (*tools, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -74,7 +74,7 @@ func buildTools(dir, doorward string) (*tools, error) {
 	return t, nil
 }
 
-// announced takes the address from the first line of the fixture and of the hidden modes.
+// announced returns the address in the first line of the fixture and of the hidden modes.
 func announced(line string) (string, bool) { return strings.CutPrefix(line, "listening ") }
 
 func (t *tools) startFixture() (*process, error) {
@@ -124,7 +124,7 @@ func (t *tools) startDoorwardHTTP(upstream *process) (*path, error) {
 	return &path{name: pathHTTP, entry: endpoint{p.addr, "/mcp/bench"}, proxy: p, upstream: upstream}, nil
 }
 
-// named gives a path that was started another name.
+// named renames a started path.
 func named(name string) func(*path, error) (*path, error) {
 	return func(p *path, err error) (*path, error) {
 		if err != nil {
@@ -135,8 +135,8 @@ func named(name string) func(*path, error) (*path, error) {
 	}
 }
 
-// startDoorwardStdio runs Doorward in front of a stdio server: a server a session, one for all, or, for idle
-// sessions, what is usual.
+// startDoorwardStdio runs Doorward in front of a stdio server: one for all sessions, one for each
+// session, or, for the idle sessions, the default.
 func (t *tools) startDoorwardStdio(name, command string, args []string, sandbox string) (*path, error) {
 	own := map[string]any{"sandbox": sandbox, "max_instances": plenty, "max_concurrency": plenty}
 	switch {
@@ -152,7 +152,7 @@ func (t *tools) startDoorwardStdio(name, command string, args []string, sandbox 
 	return &path{name: name, entry: endpoint{p.addr, "/mcp/bench"}, proxy: p, shared: own["instances"] != "session"}, nil
 }
 
-// usual is the sandbox that a server has when its configuration says nothing.
+// usual is the default sandbox of a server.
 const usual = "contain"
 
 // Caps that no measurement reaches, within what the configuration admits.
@@ -161,16 +161,16 @@ const (
 	plentyRate = 1_000_000
 )
 
-// startDoorward runs the daemon with its defaults: every check, the policy and the record are on. Only
-// caps are raised, and the listener's port is one that is free. The configuration is JSON, which is YAML.
-// More listeners can be given.
+// startDoorward runs the daemon with its defaults: all checks, the policy and the audit log are on.
+// Only caps are raised, and the listener gets a free port. more are further listeners. The
+// configuration is written as JSON, which is valid YAML.
 func (t *tools) startDoorward(server map[string]any, more ...any) (*process, error) {
 	p, _, err := t.startConfigured("off", server, more...)
 	return p, err
 }
 
-// startConfigured is startDoorward with a value of listen.unix. It returns the daemon's home too, which holds
-// its doorward.yaml, state and run.
+// startConfigured is like startDoorward, with a value for listen.unix. It also returns the daemon's
+// directory, which holds its doorward.yaml, state and run.
 func (t *tools) startConfigured(unix string, server map[string]any, more ...any) (*process, string, error) {
 	dir, err := os.MkdirTemp(t.dir, "doorward-")
 	if err != nil {
@@ -201,7 +201,7 @@ func (t *tools) startConfigured(unix string, server map[string]any, more ...any)
 	return p, dir, err
 }
 
-// doorwardEnv is the caller's environment without what would configure the daemon.
+// doorwardEnv returns the environment without the variables that configure the daemon.
 func doorwardEnv(home string) []string {
 	env := []string{"HOME=" + home}
 	for _, e := range os.Environ() {
@@ -212,7 +212,7 @@ func doorwardEnv(home string) []string {
 	return env
 }
 
-// freeAddr finds a loopback port that nobody serves at the moment.
+// freeAddr returns a loopback address with a port that is free at the moment.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -222,11 +222,11 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// cpu is processor time spent so far, the proxy's own and that of the servers behind it.
+// cpu holds processor times spent so far: the proxy's, and that of the servers behind it.
 type cpu struct{ proxy, upstream time.Duration }
 
-// cpu reads the clocks of the path's processes. Behind a proxy that starts its servers itself there must be
-// as many as the open sessions need: a figure that misses some would flatter it.
+// cpu reads the processor times of the path's processes. It fails when a proxy that starts its own
+// servers has fewer of them than the open sessions need, because the figure would be too small.
 func (p *path) cpu(sessions int) (cpu, error) {
 	var c cpu
 	var err error

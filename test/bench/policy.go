@@ -13,21 +13,22 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// decision is what one decision of the policy costs, in this process.
+// decision holds the cost of one policy decision in this process.
 type decision struct {
 	Policy string        `json:"policy"`
 	When   string        `json:"when"`
 	Each   time.Duration `json:"each_ns"` // median of the rounds
 }
 
-// asks is how often a round asks: few enough to be over soon, and many enough that the clock does not count.
+// asks is the number of decisions in a round: many enough that the resolution of the clock does not
+// matter.
 const asks = 20_000
 
-// argumentFile holds a rule by argument, as people write them.
+// argumentFile holds a typical rule that reads an argument.
 const argumentFile = `forbid (principal, action == Action::"tools/call", resource == Tool::"s7/write") unless { context.args.path like "/home/*" };`
 
-// decide measures decisions with the policies that people have: the default alone, fifty servers with lists of
-// their own, and a file with a rule about arguments.
+// decide measures decisions with typical policies: the default, fifty servers with their own lists,
+// and a file with a rule about arguments.
 func (r *run) decide() ([]decision, error) {
 	all := policy.List{Allow: []string{"*"}}
 	plain, many := map[string]policy.ServerRules{"s7": {Tools: all, Ask: all}}, map[string]policy.ServerRules{}
@@ -56,7 +57,7 @@ func (r *run) decide() ([]decision, error) {
 	return out, nil
 }
 
-// each is the time of one decision; nameOf says whose turn it is in a tool's name.
+// each returns the time of one decision. nameOf returns the tool's name for each of them.
 func (r *run) each(set *policy.Set, nameOf func(i int) string) time.Duration {
 	who := principal.New("uid:1000", principal.Fact{Name: "uid", Value: "1000", Grade: principal.Attested},
 		principal.Fact{Name: "instance", Value: "4026531836/4711", Grade: principal.Attested},

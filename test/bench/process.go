@@ -26,14 +26,15 @@ const (
 // process is one program under measurement.
 type process struct {
 	cmd  *exec.Cmd
-	addr string // host:port that it serves, empty without
+	addr string // host:port or path of the socket that it serves; empty: none
 	done chan struct{}
 	tail *tail
 }
 
-// start runs a program and waits until one of its lines on the given stream (1 or 2) satisfies ready,
-// which returns the address it serves. Programs die with the benchmark: the kernel ends them when the
-// thread that started them ends, which is why main holds its thread and calls this itself.
+// start runs a program and waits until a line on the given stream (1 or 2) satisfies ready, which
+// returns the address that the program serves. The program ends with the benchmark: the kernel
+// kills it when the thread that started it ends. For this reason main locks its thread and calls
+// start on it.
 func start(stream int, ready func(line string) (addr string, ok bool), path string, env []string, args ...string) (*process, error) {
 	cmd := exec.Command(path, args...)
 	cmd.Env = env
@@ -66,7 +67,7 @@ func start(stream int, ready func(line string) (addr string, ok bool), path stri
 	}
 }
 
-// follow reads the output to its end, and reaps the process.
+// follow reads the output to its end and reaps the process.
 func (p *process) follow(out io.Reader, ready func(string) (string, bool), up chan<- string) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -85,7 +86,7 @@ func (p *process) follow(out io.Reader, ready func(string) (string, bool), up ch
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// stop asks the process to end, and kills it when it does not.
+// stop sends SIGTERM to the process, and kills it if it does not end.
 func (p *process) stop() {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -96,8 +97,9 @@ func (p *process) stop() {
 	}
 }
 
-// cpuTime is the processor time of a process since its start, user and system, exited threads included.
-// The clock counts nanoseconds; /proc/PID/stat counts ticks of 10 ms, too coarse for 64 children.
+// cpuTime returns the processor time of a process since its start, user and system, including ended
+// threads. The process clock has nanoseconds; /proc/PID/stat has ticks of 10 ms, too coarse for 64
+// children.
 func cpuTime(pid int) (time.Duration, error) {
 	// The encoding of clock_getcpuclockid(3): the inverted pid, and CPUCLOCK_SCHED for the whole process.
 	clock := int32(^pid)<<3 | 2
@@ -108,7 +110,7 @@ func cpuTime(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// memory is what /proc/PID/status says, in KiB.
+// memory holds values of /proc/PID/status in KiB.
 type memory struct {
 	RSS  int64 `json:"rss_kib"`
 	Anon int64 `json:"anonymous_kib"`
@@ -140,7 +142,7 @@ func kib(value string) int64 {
 	return n
 }
 
-// descendants lists the processes below a process: the stdio servers and what supervises them.
+// descendants returns the processes below a process: the stdio servers and their supervisors.
 func descendants(root int) ([]int, error) {
 	parents, err := parentTable()
 	if err != nil {
@@ -158,7 +160,7 @@ func descendants(root int) ([]int, error) {
 	return found, nil
 }
 
-// parentTable maps each process to its parent.
+// parentTable maps each process that is not a zombie to its parent.
 func parentTable() (map[int]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -174,7 +176,7 @@ func parentTable() (map[int]int, error) {
 		if err != nil {
 			continue // it has ended since
 		}
-		// The name may hold anything, so fields are counted from its closing parenthesis.
+		// The name may hold any character, so the fields are counted from its closing parenthesis.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) > 1 && string(fields[0]) != "Z" {
 			parents[pid], _ = strconv.Atoi(string(fields[1]))

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// rawConn is one persistent HTTP/1.1 connection, written by hand: on a machine with two cores the
-// standard client would take as much time as the proxy under test. It serves one exchange at a time.
+// rawConn is a persistent HTTP/1.1 connection without net/http: on a machine with two cores the
+// standard client would take as much processor time as the proxy under test. It serves one exchange
+// at a time.
 type rawConn struct {
 	c    net.Conn
 	in   *bufio.Reader
@@ -22,7 +23,7 @@ type rawConn struct {
 	body []byte
 }
 
-// answer is what came back: Body aliases the connection's buffer until the next exchange.
+// answer is a response. Body aliases the connection's buffer and is valid until the next exchange.
 type answer struct {
 	Status  int
 	Session string // Mcp-Session-Id
@@ -30,10 +31,10 @@ type answer struct {
 	Body    []byte // the JSON message; of an event stream, its last message
 }
 
-// head is what the framing of an answer needs from its header.
+// head holds the header fields of a response that are needed here.
 type head struct {
 	status  int
-	length  int64 // -1: not said
+	length  int64 // -1: no Content-Length
 	chunked bool
 	events  bool
 	session string
@@ -54,11 +55,12 @@ func dialRaw(addr string, buffer int) (*rawConn, error) {
 
 func (r *rawConn) close() { r.c.Close() }
 
-// patience sets how long the exchanges from now on may take together, so that a proxy that hangs fails
-// its path instead of the run. A deadline for each call would cost the generator a timer a call.
+// patience sets one deadline for all exchanges from now on, so that a proxy that hangs fails its
+// path instead of the run. A deadline for each call would cost the generator a timer per call.
 func (r *rawConn) patience(d time.Duration) { r.c.SetDeadline(time.Now().Add(d)) }
 
-// post sends one body under the prepared header, which ends in `Content-Length: `, and reads the answer.
+// post sends a body after the prepared header, which ends in `Content-Length: `, and reads the
+// answer.
 func (r *rawConn) post(header, body []byte) (answer, error) {
 	r.out = append(r.out[:0], header...)
 	r.out = strconv.AppendInt(r.out, int64(len(body)), 10)
@@ -86,7 +88,7 @@ func (r *rawConn) exchange(request []byte) (answer, error) {
 	return a, nil
 }
 
-// readHead reads the status line and the header, skipping interim answers.
+// readHead reads the status line and the header, and skips interim responses.
 func (r *rawConn) readHead() (head, error) {
 	for {
 		h, err := r.readOneHead()
@@ -122,7 +124,7 @@ func (r *rawConn) readOneHead() (head, error) {
 	}
 }
 
-// field takes over the header fields that matter here.
+// field stores a header field if it is needed here.
 func (h *head) field(line []byte) error {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimSpace(value)
@@ -210,7 +212,7 @@ func (r *rawConn) readInto(n int64) error {
 	return err
 }
 
-// line reads one line and cuts its end; it is valid until the next read.
+// line reads one line and removes its end. The result is valid until the next read.
 func (r *rawConn) line() ([]byte, error) {
 	b, err := r.in.ReadSlice('\n')
 	if err != nil {
@@ -219,8 +221,9 @@ func (r *rawConn) line() ([]byte, error) {
 	return bytes.TrimSuffix(b[:len(b)-1], []byte("\r")), nil
 }
 
-// lastEvent returns the data of the last event that has some. The answer to a request is the last message
-// of its stream. Data over several lines is not joined: no JSON message of the fixture holds a line break.
+// lastEvent returns the data of the last event that has any: the answer to a request is the last
+// message of its stream. Data over several lines is not joined, because no JSON message of the
+// fixture contains a line break.
 func lastEvent(stream []byte) []byte {
 	var data []byte
 	for len(stream) > 0 {

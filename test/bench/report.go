@@ -61,7 +61,7 @@ func (res *results) printLoad(w io.Writer) {
 	}
 }
 
-// printStalls tells of answers that took so long that something stood still.
+// printStalls lists rounds with an answer that took longer than stallNote.
 func printStalls(w io.Writer, cells []cell) {
 	for _, c := range cells {
 		for i, round := range c.Rounds {
@@ -72,7 +72,7 @@ func printStalls(w io.Writer, cells []cell) {
 	}
 }
 
-// cell formats a median and its ratio to the base.
+// cell formats a median, and its ratio to the base if there is one.
 func (c *cell) cell(format string, unit float64, base *cell, figure func(window) float64) string {
 	text := fmt.Sprintf(format, unit*c.median(figure))
 	if base == nil {
@@ -121,7 +121,7 @@ func (res *results) printIdle(w io.Writer) {
 	}
 }
 
-// printVerdicts lists the targets that this run can say something about.
+// printVerdicts lists the targets that were measured in this run.
 func printVerdicts(w io.Writer, all []verdict) {
 	table(w, "Targets", "Ratios are to the reverse proxy in front of the same tools over HTTP; those of messages to the bare loop, of calls beside instructions, rules and a console to a daemon without.", "target", "bound", "measured", "")
 	unknown := 0

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// results is a whole run, as -json writes it.
+// results holds a whole run, in the form that -json writes.
 type results struct {
 	Machine      machine       `json:"machine"`
 	Modern       bool          `json:"modern"`
@@ -35,14 +35,14 @@ type results struct {
 	Failures     []string      `json:"failures"`
 }
 
-// machine is what a figure cannot be read without.
+// machine describes the machine and the run, without which the figures cannot be interpreted.
 type machine struct {
 	Cores    int    `json:"cores"`
 	CPU      string `json:"cpu"`
 	Kernel   string `json:"kernel"`
 	Go       string `json:"go"`
-	Revision string `json:"revision"`     // of the source, when git knows it
-	Load     string `json:"load_average"` // over the minute before; near 0 on a machine fit to measure on
+	Revision string `json:"revision"`     // of the source, if git knows it
+	Load     string `json:"load_average"` // over the minute before; must be near 0 for a valid measurement
 	Command  string `json:"command"`
 	When     string `json:"when"`
 }
@@ -74,7 +74,7 @@ func processorName() string {
 	return "unknown processor"
 }
 
-// revision asks git, since `go run` does not stamp what it builds.
+// revision asks git, because `go run` does not stamp its binary.
 func revision() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {
@@ -83,7 +83,7 @@ func revision() string {
 	return "revision " + strings.TrimSpace(string(out))
 }
 
-// loadAverage tells how busy the machine was with other things just before the run.
+// loadAverage returns the load of the machine over the minute before the run.
 func loadAverage() string {
 	b, _ := os.ReadFile("/proc/loadavg")
 	average, _, _ := strings.Cut(string(b), " ")
@@ -101,7 +101,7 @@ func (res *results) save(file string) error {
 	return nil
 }
 
-// find returns the cell of a path at a number of sessions, nil when it was not measured.
+// find returns the cell of a path at a number of sessions, or nil if it was not measured.
 func find(cells []cell, name string, sessions int) *cell {
 	for i := range cells {
 		if cells[i].Path == name && cells[i].Sessions == sessions && len(cells[i].Rounds) > 0 {
@@ -111,7 +111,7 @@ func find(cells []cell, name string, sessions int) *cell {
 	return nil
 }
 
-// median of one figure over the rounds.
+// median returns the median of one figure over the rounds.
 func (c *cell) median(figure func(window) float64) float64 {
 	values := make([]float64, len(c.Rounds))
 	for i, w := range c.Rounds {
@@ -120,8 +120,8 @@ func (c *cell) median(figure func(window) float64) float64 {
 	return median(values)
 }
 
-// ratio is the median over the rounds of a figure of c by that of base: each round's two windows lie
-// next to each other in time, so what slowed the machine in a round cancels out.
+// ratio returns the median over the rounds of a figure of c divided by that of base. The two
+// windows of a round are adjacent in time, so a slowdown of the machine in a round cancels out.
 func (c *cell) ratio(base *cell, figure func(window) float64) float64 {
 	if base == nil {
 		return 0

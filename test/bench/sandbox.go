@@ -7,19 +7,19 @@ import (
 	"io"
 )
 
-// shutIn is what each sandbox adds to the start of a server and to a call.
+// shutIn holds what each sandbox adds to the start of a server and to a call.
 type shutIn struct {
 	Openings []opening `json:"openings"`
 	Load     []cell    `json:"load"`
 }
 
-// sandboxes are the values of `sandbox`; the first is what the others are compared with.
+// sandboxes are the values of `sandbox`. The first one is the base of the comparison.
 var sandboxes = []string{"off", "contain", "strict"}
 
-// sandboxSessions is how many sessions call at once, each with a server of its own.
+// sandboxSessions is the number of concurrent sessions, each with its own server.
 const sandboxSessions = 8
 
-// shut lets the sandboxes take turns, with the same server and the same calls.
+// shut compares the sandboxes in turns, with the same server and the same calls.
 func (r *run) shut(t *tools) *shutIn {
 	var paths []*path
 	defer func() {

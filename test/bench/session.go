@@ -20,16 +20,16 @@ const (
 		`","capabilities":{},"clientInfo":{"name":"doorward-bench","version":"1"}}}`
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 
-	// keepAlive is how long a connection may have been idle to be used again. Doorward closes idle ones, as
-	// any server may; clients then dial anew.
+	// keepAlive is the maximum idle time of a connection that is used again. Doorward closes idle
+	// connections, as any server may, and clients dial again.
 	keepAlive = 30 * time.Second
 
-	// openPatience covers starting a stdio server while a thousand others start.
+	// openPatience is long enough to start a stdio server while a thousand others start.
 	openPatience = 60 * time.Second
 	bigBytes     = 1 << 20
 )
 
-// endpoint is where a path is entered.
+// endpoint is the entry point of a path.
 type endpoint struct {
 	addr string // host:port, or the path of a Unix socket
 	uri  string // path of the URL
@@ -42,12 +42,13 @@ func (e endpoint) host() string {
 	return e.addr
 }
 
-// session is one MCP client over one connection. Each call carries text that no other call carries, and
-// the answer counts only with that text and that id in it: a proxy cannot win by mixing up or repeating.
+// session is one MCP client on one connection. Each call carries a unique text, and its answer is
+// valid only with that text and the call's id, so a proxy cannot gain by mixing up or repeating
+// answers.
 type session struct {
 	at      endpoint
 	conn    *rawConn
-	stream  *rawConn // the open GET stream, nil without
+	stream  *rawConn // the open GET stream; nil: none
 	id      string   // Mcp-Session-Id
 	number  int
 	calls   int64
@@ -55,13 +56,14 @@ type session struct {
 	modern  bool
 	body    []byte
 	text    []byte
-	pad     string // what every text goes on with; nothing that JSON would escape
+	pad     string // appended to every text; needs no escapes in JSON
 	expect  []byte
 	samples []time.Duration
 	used    time.Time // when conn was last used
 }
 
-// openSession connects and, in the legacy era, does the handshake: initialize and initialized.
+// openSession connects. With the older version it also does the handshake: initialize and
+// initialized.
 func openSession(at endpoint, number int, modern bool) (*session, error) {
 	conn, err := dialRaw(at.addr, 16<<10)
 	if err != nil {
@@ -99,7 +101,7 @@ func (s *session) handshake() error {
 	return nil
 }
 
-// refresh dials anew when the connection has been idle for long.
+// refresh dials again when the connection has been idle for long.
 func (s *session) refresh() error {
 	if time.Since(s.used) < keepAlive {
 		return nil
@@ -115,7 +117,8 @@ func (s *session) refresh() error {
 
 func (a answer) String() string { return fmt.Sprintf("status %d, body %.300q", a.Status, a.Body) }
 
-// prepare builds a header; extra lines come as they are, each but the last with its line end.
+// prepare builds a request header. extra holds raw header lines with their line ends; the last one
+// may be incomplete.
 func (s *session) prepare(method string, extra ...string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: doorward-bench\r\n", method, s.at.uri, s.at.host())
@@ -127,7 +130,7 @@ func (s *session) prepare(method string, extra ...string) []byte {
 	return []byte(b.String())
 }
 
-// callHeader is the header of a POST after the handshake, up to the value of Content-Length.
+// callHeader returns the header of a POST after the handshake, up to the value of Content-Length.
 func (s *session) callHeader(tool string) []byte {
 	if s.modern {
 		return s.prepare("POST", "MCP-Protocol-Version: "+modernVersion+"\r\n",
@@ -140,7 +143,7 @@ func (s *session) sessionLines() string {
 	return "Mcp-Session-Id: " + s.id + "\r\nMCP-Protocol-Version: " + legacyVersion + "\r\n"
 }
 
-// call runs one tool and checks its answer.
+// call calls a tool and checks the answer.
 func (s *session) call(tool string) error {
 	s.calls++
 	s.text = s.appendText(s.text[:0])
@@ -155,7 +158,8 @@ func (s *session) call(tool string) error {
 	return nil
 }
 
-// appendText makes the argument of this call: distinct among all sessions and calls of a path.
+// appendText appends the argument of this call, which is unique among all sessions and calls of a
+// path.
 func (s *session) appendText(b []byte) []byte {
 	b = append(b, "session "...)
 	b = strconv.AppendInt(b, int64(s.number), 10)
@@ -180,7 +184,7 @@ func (s *session) appendCall(b []byte, tool string) []byte {
 	return append(b, "}}"...)
 }
 
-// check holds an answer against its call. It searches instead of parsing, to spare the shared cores.
+// check verifies the answer to a call. It searches instead of parsing, to save processor time.
 func (s *session) check(a answer, tool string) error {
 	if a.Status != 200 {
 		return errors.New("not answered")
@@ -199,11 +203,12 @@ func (s *session) check(a answer, tool string) error {
 	return nil
 }
 
-// filler is what the tool big fills its result up with. It is made at first use: the hidden modes do not
-// need it, and their memory is weighed.
+// filler is the text with which the tool big fills its result. It is created on first use: the
+// hidden modes do not need it, and their memory is measured.
 var filler = sync.OnceValue(func() []byte { return bytes.Repeat([]byte("x"), bigBytes) })
 
-// hasID reports whether the message has this call's id. The fixture's own text never holds `"id":`.
+// hasID reports whether the message has this call's id. The fixture's own text never contains
+// `"id":`.
 func (s *session) hasID(body []byte) bool {
 	const key = `"id":`
 	var number [20]byte
@@ -216,7 +221,7 @@ func (s *session) hasID(body []byte) bool {
 	return bytes.HasPrefix(rest, want) && len(rest) > len(want) && (rest[len(want)] == ',' || rest[len(want)] == '}')
 }
 
-// listTools is a cheap request that every server of the benchmark answers.
+// listTools makes a cheap request that every server of the benchmark answers.
 func (s *session) listTools() error {
 	s.conn.patience(openPatience)
 	s.calls++
@@ -250,7 +255,7 @@ func (s *session) openStream() error {
 	return nil
 }
 
-// streamAlive reports whether the GET stream is still open: nothing to read, or something, but no end.
+// streamAlive reports whether the GET stream is still open, whether or not it has data.
 func (s *session) streamAlive() bool {
 	s.stream.patience(time.Millisecond)
 	for {
@@ -261,7 +266,7 @@ func (s *session) streamAlive() bool {
 	}
 }
 
-// close ends the session at the server too, so that the next measurement does not carry it along.
+// close ends the session at the server too, so that it does not affect the next measurement.
 func (s *session) close() {
 	if s.stream != nil {
 		s.stream.close()

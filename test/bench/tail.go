@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// tail keeps the last lines that a program printed, for the message when it fails.
+// tail keeps the last lines of a program's output for error messages.
 type tail struct {
 	mu    sync.Mutex
 	lines []string

@@ -4,7 +4,7 @@ package main
 
 import "fmt"
 
-// verdict is one target and what was measured.
+// verdict is one target and its measured value.
 type verdict struct {
 	Target   string  `json:"target"`
 	Bound    float64 `json:"bound"`
@@ -21,8 +21,9 @@ func (v verdict) pass() bool {
 	return v.Measured <= v.Bound
 }
 
-// shares are the calls a second that a path must reach, by the number of sessions: of what the reverse proxy
-// reaches in front of the same tools over HTTP, and of a program that reads the same messages and checks nothing.
+// shares are the targets for calls per second, by the number of sessions. They are relative to the
+// reverse proxy in front of the same tools over HTTP, and to a program that reads the same messages
+// and checks nothing.
 type shares struct{ reverse, bare map[int]float64 }
 
 var (
@@ -30,7 +31,7 @@ var (
 	stdioShares = shares{map[int]float64{1: 1.5, 8: 1.65, 64: 2.2}, map[int]float64{1: 0.92, 8: 0.90, 64: 0.90}}
 )
 
-// judge holds the run against the targets.
+// judge compares the run with all targets.
 func (res *results) judge() []verdict {
 	all := res.judgeCalls("HTTP upstream", pathHTTP, pathRelay, httpShares, 0.58)
 	all = append(all, res.judgeCalls("stdio upstream, one server for all sessions", pathShared, pathOne, stdioShares, 0.42)...)
@@ -39,7 +40,7 @@ func (res *results) judge() []verdict {
 	return append(append(all, res.judgeInstructions()...), res.judgeBeside()...)
 }
 
-// judgeCalls judges calls a second, the processor time of the proxy alone, and large results.
+// judgeCalls judges calls per second, the proxy's processor time, and large results.
 func (res *results) judgeCalls(what, name, bare string, of shares, processor float64) []verdict {
 	var all []verdict
 	for _, n := range []int{1, 8, 64} {
@@ -52,7 +53,7 @@ func (res *results) judgeCalls(what, name, bare string, of shares, processor flo
 		res.atMost(what+", time of a 1 MiB result", 1.2, res.bigShare(name)))
 }
 
-// judgeOpening judges the time in which a session is opened.
+// judgeOpening judges the time to open a session.
 func (res *results) judgeOpening(name, what string, most float64) verdict {
 	took := 0.0
 	for _, o := range res.Openings {
@@ -94,7 +95,8 @@ func (res *results) atMost(target string, bound, measured float64) verdict {
 	return verdict{Target: target, Bound: bound, Measured: measured, Known: measured != 0}
 }
 
-// share is a figure of a path by that of another one, 0 when either was not measured.
+// share returns the ratio of a figure of a path to that of another one, or 0 when either was not
+// measured.
 func (res *results) share(name, of string, sessions int, figure func(window) float64) float64 {
 	c := find(res.Load, name, sessions)
 	if c == nil {

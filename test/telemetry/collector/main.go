@@ -1,5 +1,5 @@
-// Collector is an OpenTelemetry collector with what the tests need: it takes OTLP over
-// HTTP and writes what it got to files.
+// Collector is an OpenTelemetry collector with the two components that the tests need: it
+// receives OTLP over HTTP and forwards the data, again as OTLP over HTTP.
 package main
 
 import (
