@@ -16,10 +16,10 @@ import (
 )
 
 // The paths of the section mail, by the names in the report.
-const ( // one transaction per message, and nothing else
-	pathLoop   = "bare SQLite loop" // the same with group commit
-	pathStore  = "store alone"      // store and messaging rules, called in this process
-	pathBook   = "book"             // the store and the rules of mail, called in this process
+const (
+	pathLoop   = "bare SQLite loop" // one transaction per message, and nothing else
+	pathStore  = "store alone"      // the same with group commit
+	pathBook   = "book"             // store and messaging rules, called in this process
 	pathDaemon = "doorward"         // tools/call at the daemon over the Unix socket
 )
 
