@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -585,6 +586,9 @@ func TestBatchesAreOf20250326Alone(t *testing.T) {
 	if a := h.do("POST", "/mcp/s", `[`+hello+`]`, "Mcp-Session-Id", s); a.status != 400 {
 		t.Errorf("initialize in a batch: %d", a.status)
 	}
+	if a := h.do("POST", "/mcp/s", batch, "Mcp-Session-Id", newSessionID()); a.status != 404 {
+		t.Errorf("a batch in an unknown session: %d", a.status)
+	}
 	later := h.session("2025-06-18")
 	if a := h.do("POST", "/mcp/s", batch, "Mcp-Session-Id", later); a.status != 400 {
 		t.Errorf("a batch in 2025-06-18: %d", a.status)
@@ -616,6 +620,15 @@ func TestTheOldTransportAnswersOnItsStream(t *testing.T) {
 	if e := frame(t, events); !strings.Contains(string(e.Data), `-32600`) {
 		t.Errorf("a second initialize: %s", e.Data)
 	}
+	h.serve = func(_ context.Context, x *Exchange) Reply {
+		for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end) && !x.Left(); time.Sleep(time.Millisecond) {
+		}
+		return Reply{Result: []byte(`{"left":` + strconv.FormatBool(x.Left()) + `}`)}
+	}
+	h.do("POST", where, `{"jsonrpc":"2.0","id":3,"method":"x/y"}`)
+	if e := frame(t, events); !strings.Contains(string(e.Data), `"left":false`) {
+		t.Errorf("the end of the POST is taken for that of the client: %s", e.Data)
+	}
 }
 
 func TestAStreamHeldForALimitedTimeIsPolled(t *testing.T) {
@@ -626,7 +639,7 @@ func TestAStreamHeldForALimitedTimeIsPolled(t *testing.T) {
 	h.serve = func(ctx context.Context, x *Exchange) Reply {
 		x.Notify("notifications/progress", []byte(`{}`))
 		<-release
-		return Reply{Result: []byte(`{"late":true}`)}
+		return Reply{Result: []byte(`{"late":` + strconv.FormatBool(!x.Left()) + `}`)}
 	}
 	_, events := h.stream("POST", "/mcp/s", `{"jsonrpc":"2.0","id":1,"method":"slow"}`, "Mcp-Session-Id", s)
 	last := ""

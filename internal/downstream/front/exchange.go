@@ -42,7 +42,7 @@ type Exchange struct {
 	Delivery string
 	stream   *stream
 	request  *http.Request   // the request that carried the message; nil: none
-	client   context.Context // context of the connection of a call in a session; nil: the context of the call
+	client   context.Context // ends when the client closes the connection of a call in a session; nil: the context of the call does
 }
 
 // Left reports that the connection of the message has ended. In a session this does not

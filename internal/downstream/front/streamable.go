@@ -168,6 +168,9 @@ func (f streamable) request(in *inbound, m *wire.Message, s *Session) {
 func (f streamable) serveLong(ctx context.Context, cancel context.CancelFunc, x *Exchange) {
 	x.ID, x.Method = append(wire.ID(nil), x.ID...), strings.Clone(x.Method)
 	x.Params = append([]byte(nil), x.Params...)
+	gone, left := context.WithCancel(context.Background())
+	keep := context.AfterFunc(x.client, left)
+	x.client = gone
 	done := make(chan struct{})
 	back := f.d.during(x, cancel)
 	go func() {
@@ -179,14 +182,20 @@ func (f streamable) serveLong(ctx context.Context, cancel context.CancelFunc, x 
 	}()
 	x.stream.watch()
 	x.stream.hold(done, f.d.o.StreamTime)
+	keep() // Doorward ends the connection here: its client has not left
 	x.stream.leave()
 }
 
 // batch serves a JSON array, which only 2025-03-26 has (2025-03-26 Overview, "Batching").
 // Each element is a separate exchange with a decision of its own.
 func (f streamable) batch(in *inbound, body []byte) {
-	s, _ := f.d.earlier.found(in.r, in.r.Header.Get("Mcp-Session-Id"), in.who, in.server)
-	if s == nil || s.version.name() != protocol.V20250326 {
+	id := in.r.Header.Get("Mcp-Session-Id")
+	s, e := f.d.earlier.found(in.r, id, in.who, in.server)
+	switch {
+	case s == nil && id != "":
+		fail(in.w, statusOfMiss(e), nil, e)
+		return
+	case s == nil, s.version.name() != protocol.V20250326:
 		fail(in.w, http.StatusBadRequest, nil, errBatch)
 		return
 	}
