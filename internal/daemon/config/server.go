@@ -81,6 +81,7 @@ func (k checker) server(n *yaml.Node, key string, s *Server) {
 	given := maps.Collect(pairs(n))
 	k.patterns(key+".doorward.tools.allow", s.Doorward.Tools.Allow)
 	k.patterns(key+".doorward.tools.deny", s.Doorward.Tools.Deny)
+	k.held(key+".doorward.tools.ask", s.Doorward.Tools.Ask)
 	if !k.settleKind(key, given, s) {
 		return
 	}

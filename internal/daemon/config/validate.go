@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/internal/trust/policy"
 )
 
 // hostName matches a DNS name in lower or upper case.
@@ -245,6 +246,17 @@ func (k checker) patterns(key string, patterns []string) {
 	for i, p := range patterns {
 		if p == "" || len(p) > 256 || strings.ContainsFunc(p, func(r rune) bool { return r <= 0x20 || r == 0x7f }) {
 			k.report.also(fmt.Sprintf("%s[%d]", key, i), "this must be the name of a tool, in which * stands for any run of characters")
+		}
+	}
+}
+
+// held checks the patterns of the tools whose calls are held: a misspelled group of tools
+// would hold nothing.
+func (k checker) held(key string, patterns []string) {
+	k.patterns(key, patterns)
+	for i, p := range patterns {
+		if strings.HasPrefix(p, "@") && p != policy.HeldDestructive && p != policy.HeldWrites {
+			k.report.also(fmt.Sprintf("%s[%d]", key, i), "this must be the name of a tool, "+policy.HeldDestructive+" or "+policy.HeldWrites)
 		}
 	}
 }
