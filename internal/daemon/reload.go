@@ -54,6 +54,15 @@ func messagingOf(c *config.Config) config.Agent {
 	return a
 }
 
+// proxyAtStart returns the part of the section egress that needs a restart: the proxy, if
+// anything but a server is reached through it.
+func proxyAtStart(c *config.Config) string {
+	if c.OAuth.Issuer == "" && c.Telemetry.OTLP == "" && c.Instructions.URL == "" && c.Approvals.Notify.Webhook.Empty() {
+		return ""
+	}
+	return c.Egress.Proxy
+}
+
 // needRestart returns the changed sections that need a restart.
 func needRestart(now, next *config.Config) []string {
 	var out []string
@@ -64,6 +73,7 @@ func needRestart(now, next *config.Config) []string {
 		{"listen", now.Listen, next.Listen}, {"audit", now.Audit, next.Audit}, {"limits", now.Limits, next.Limits},
 		{"log", now.Log, next.Log}, {"approvals", now.Approvals, next.Approvals}, {"agent", messagingOf(now), messagingOf(next)}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
 		{"instructions", now.Instructions, next.Instructions}, {"telemetry", now.Telemetry, next.Telemetry},
+		{"egress", proxyAtStart(now), proxyAtStart(next)},
 	} {
 		if !reflect.DeepEqual(s.a, s.b) {
 			out = append(out, s.key)
