@@ -16,7 +16,7 @@ import (
 func newToken() *cobra.Command {
 	n := &tokenMaker{o: newInvocation()}
 	n.o.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
-	n.o.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin; comma-separated")
+	n.o.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin, approve; comma-separated")
 	n.o.set.DurationVar(&n.overlap, "overlap", 0, "replace the token of that name, which stays valid for this long")
 	list, revoke := newInvocation(), newInvocation()
 	list.narrows()
