@@ -127,8 +127,11 @@ func (d document) dropJSON(text []byte, name string) ([]byte, error) {
 			return nil, fmt.Errorf("%w: what should hold %s is no object", ErrShape, key)
 		}
 		m, err := member(o, key)
-		if m == nil || err != nil {
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("%w: %w", ErrShape, err)
+		case m == nil:
+			return nil, fmt.Errorf("%w: there is no %s", ErrShape, key)
 		}
 		v = m.Value
 	}
