@@ -15,6 +15,7 @@ import (
 type addressee struct {
 	peer mail.Peer
 	me   mail.Peer
+	asks []byte // what args returns; nil: not made yet
 }
 
 // family holds the lineages that count as near and as the caller's own.
@@ -30,9 +31,16 @@ func (a *addressee) near() bool {
 	return a.peer.Namespace == a.me.Namespace || slices.Contains(family, a.peer.Lineage)
 }
 
-// args returns the arguments of a question to policy: {"to":{…},"from":{…},"now":…}. now
+// args returns the arguments of each question to policy in one call: {"to":{…},"from":{…},"now":…}. now
 // is in seconds since 1970, so that a rule can expire.
 func (a *addressee) args() []byte {
+	if a.asks == nil {
+		a.asks = a.makeArgs()
+	}
+	return a.asks
+}
+
+func (a *addressee) makeArgs() []byte {
 	who := shortPrincipal(a.peer.Principal, a.me.Node)
 	kind, _, _ := principal.Parse(who)
 	quote := func(s string) []byte { return rawjson.AppendQuote(nil, s) }

@@ -55,7 +55,7 @@ func listPeers(ctx context.Context, c *call) (*answer, error) {
 		}
 		for _, p := range page {
 			from = p.ID
-			if len(wanted) > 0 && !slices.Contains(wanted, c.s.standingOf(p.ID, p.Live).presence) || !c.addressing.sees(me, p) {
+			if len(wanted) > 0 && !slices.Contains(wanted, c.s.standingOf(p.ID, p.Live).presence) || !c.addressing.sees(&addressee{peer: p, me: me}) {
 				continue
 			}
 			if len(out.Peers) == most {
@@ -115,9 +115,7 @@ func peersText(me mail.Peer, out peersOut) string {
 }
 
 // sees reports whether policy lets the caller see a peer.
-func (c addressing) sees(me, p mail.Peer) bool {
-	return c.ask(policy.AgentSee, &addressee{peer: p, me: me}).Allow
-}
+func (c addressing) sees(to *addressee) bool { return c.ask(policy.AgentSee, to).Allow }
 
 // maxSuggestions is the number of suggested names for an unknown one.
 const maxSuggestions = 3
@@ -136,7 +134,7 @@ func (c addressing) suggestions(ctx context.Context, me mail.Peer, address strin
 		return nil
 	}
 	for _, p := range peers {
-		if d := distance(wanted, p.Name); d <= 1+len(wanted)/3 && p.ID != me.ID && c.sees(me, p) {
+		if d := distance(wanted, p.Name); d <= 1+len(wanted)/3 && p.ID != me.ID && c.sees(&addressee{peer: p, me: me}) {
 			all = append(all, guess{p.Name, d})
 		}
 	}

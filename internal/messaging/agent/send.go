@@ -123,7 +123,7 @@ func (c addressing) recipients(ctx context.Context, addresses []string) ([]mail.
 	var no *problem
 	for i, p := range peers {
 		to := &addressee{peer: p, me: me}
-		if p.Name == "" || !c.sees(me, p) {
+		if p.Name == "" || !c.sees(to) {
 			unknown = append(unknown, addresses[i])
 			continue
 		}
