@@ -97,10 +97,11 @@ PROGRAM = $(filter %/cmd/doorward,$(LISTED))
 COUNT   = DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count
 
 # unit-packages runs the tests of all packages but the program's, with the race
-# detector.
+# detector. Those of relay wait for servers half of the time, so four tests of a
+# package run at once.
 unit-packages: build postgres bus
 	@test -n "$(RACE)" || echo "note: the race detector is off"
-	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(RACE) -timeout 25m $(filter-out $(PROGRAM),$(LISTED))
+	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(RACE) -parallel 4 -timeout 25m $(filter-out $(PROGRAM),$(LISTED))
 
 # unit-program runs the tests of the program, which start some 2,500 processes, and
 # then those that RACED selects again with the race detector. With it a start
