@@ -45,7 +45,7 @@ func (w *walk) keptBad() error {
 	}
 	k := w.kept[0]
 	if k.Seq > w.tip.Seq {
-		return w.bad(w.tip.Seq+1, "record %d is missing: the log ends with record %d, but the database keeps a checkpoint of %s that says that there were %d; it was removed, cut, or replaced by an older copy", w.tip.Seq+1, w.tip.Seq, k.Time, k.Seq)
+		return w.bad(w.tip.Seq+1, "record %d is missing: the log ends with record %d, but a checkpoint of %s in the database covers %d records; the log was removed, cut, or replaced by an older copy", w.tip.Seq+1, w.tip.Seq, k.Time, k.Seq)
 	}
-	return w.bad(max(k.Seq, 1), "the checkpoint of %s about %d records, which the database keeps, is missing: the log was replaced or its checkpoints were cut", k.Time, k.Seq)
+	return w.bad(max(k.Seq, 1), "the checkpoint of %s over %d records, which is in the database, is missing: the log was replaced or its checkpoints were cut", k.Time, k.Seq)
 }

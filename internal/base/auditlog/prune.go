@@ -73,7 +73,7 @@ func cutPoint(ctx context.Context, l *audit.Log, through int) (b audit.Beginning
 		return b, ctx.Err()
 	}
 	if err != nil {
-		return b, fmt.Errorf("%w: what is to be removed is not whole: %w", audit.ErrDamaged, err)
+		return b, fmt.Errorf("%w: the segments to be removed are not complete: %w", audit.ErrDamaged, err)
 	}
 	return audit.Beginning{Seq: w.tip.Seq, Hash: w.tip.Hash, Time: audit.Stamp(time.Now()), Segment: through}, nil
 }

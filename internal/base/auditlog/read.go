@@ -230,7 +230,7 @@ func (c *cursor) read(ctx context.Context, fn func([]byte) error) error {
 }
 
 func (c *cursor) damaged(what string) error {
-	return fmt.Errorf("%w: behind record %d in %s: %s", audit.ErrDamaged, c.seq, filepath.Base(c.file.Name()), what)
+	return fmt.Errorf("%w: after record %d in %s: %s", audit.ErrDamaged, c.seq, filepath.Base(c.file.Name()), what)
 }
 
 // look opens the segment if it is not open. closed means that a later segment exists or
@@ -316,7 +316,7 @@ func (c *cursor) deliver(ctx context.Context, closed bool, fn func([]byte) error
 func (c *cursor) accept(text []byte) error {
 	l, ok := audit.ParseLine(text)
 	if !ok || !l.Intact() || c.hash != nil && (l.Seq != c.seq+1 || string(l.Prev) != string(c.hash)) {
-		return c.damaged("the next record does not continue it")
+		return c.damaged("the next record does not continue this one")
 	}
 	c.seq, c.hash = l.Seq, append(c.hash[:0], l.Hash...)
 	return nil

@@ -150,7 +150,7 @@ func findLine(r io.ReaderAt, size int64, seq uint64) ([]byte, error) {
 		n := lineSeq(part[cut:])
 		switch {
 		case cut == 0 || n == 0:
-			return nil, fmt.Errorf("%w: no record stands in the middle of a segment", audit.ErrDamaged)
+			return nil, fmt.Errorf("%w: no record was found in the middle of a segment", audit.ErrDamaged)
 		case n <= seq:
 			from = middle + int64(cut)
 		default:
@@ -166,5 +166,5 @@ func findLine(r io.ReaderAt, size int64, seq uint64) ([]byte, error) {
 			return bytes.TrimSuffix(line, []byte{'\n'}), nil
 		}
 	}
-	return nil, fmt.Errorf("%w: record %d is not where another one refers to it", audit.ErrDamaged, seq)
+	return nil, fmt.Errorf("%w: record %d is not at the place that another record refers to", audit.ErrDamaged, seq)
 }

@@ -190,13 +190,13 @@ func (w *walk) run() error {
 		return err
 	}
 	if w.ahead {
-		return w.bad(w.tip.Seq+1, "record %d is missing: the log ends with record %d, but a checkpoint of %s says that there were %d", w.tip.Seq+1, w.tip.Seq, w.pending.Time, w.pending.Seq)
+		return w.bad(w.tip.Seq+1, "record %d is missing: the log ends with record %d, but a checkpoint of %s covers %d records", w.tip.Seq+1, w.tip.Seq, w.pending.Time, w.pending.Seq)
 	}
 	if err := w.keptBad(); err != nil {
 		return err
 	}
 	if w.signed && w.seen == 0 && w.tip.Seq > 0 {
-		return w.bad(w.begin.Seq+1, "there is no checkpoint, so nobody vouches for any record")
+		return w.bad(w.begin.Seq+1, "there is no checkpoint, so no signature covers any record")
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func (w *walk) segment(n int, last bool) error {
 		case err == io.EOF, errors.Is(err, errUnfinished) && last && w.live:
 			return nil
 		case errors.Is(err, errUnfinished) && last:
-			return w.bad(next, "record %d is unfinished: %s ends in the middle of it and no daemon is writing; if it was stopped by force, its next start cuts this off and records that", next, name)
+			return w.bad(next, "record %d is unfinished: %s ends in the middle of it and no daemon is writing; if the daemon was killed, its next start removes the unfinished record and records that", next, name)
 		case errors.Is(err, errUnfinished):
 			return w.bad(next, "record %d is unfinished: %s ends in the middle of it", next, name)
 		case errors.Is(err, errTooLong):
@@ -289,9 +289,9 @@ func (w *walk) record(text []byte, name string) error {
 	case !l.Intact():
 		return w.bad(next, "record %d in %s was altered: its hash does not fit its text", next, name)
 	case l.Seq > next:
-		return w.bad(next, "record %d is missing: in %s record %d stands in its place", next, name, l.Seq)
+		return w.bad(next, "record %d is missing: %s has record %d in its place", next, name, l.Seq)
 	case l.Seq < next:
-		return w.bad(next, "record %d is not in its place: in %s record %d stands there", next, name, l.Seq)
+		return w.bad(next, "record %d is not in its place: %s has record %d there", next, name, l.Seq)
 	case string(l.Prev) != w.tip.Hash:
 		return w.bad(next, "record %d in %s does not continue the one before: one of the two was replaced", next, name)
 	}
@@ -304,10 +304,10 @@ func (w *walk) meet() error {
 	for w.ahead && w.pending.Seq <= w.tip.Seq {
 		c := w.pending
 		if c.Seq < w.tip.Seq {
-			return w.bad(c.Seq+1, "the checkpoint of %s, about %d records, stands behind one about more", c.Time, c.Seq)
+			return w.bad(c.Seq+1, "the checkpoint of %s, over %d records, comes after one over more records", c.Time, c.Seq)
 		}
 		if c.Hash != w.tip.Hash {
-			return w.bad(max(c.Seq, 1), "record %d is not the one that the checkpoint of %s vouches for: the log was rewritten", c.Seq, c.Time)
+			return w.bad(max(c.Seq, 1), "record %d differs from the one that the checkpoint of %s covers: the log was rewritten", c.Seq, c.Time)
 		}
 		w.seen++
 		w.kept = slices.DeleteFunc(w.kept, func(m audit.Mark) bool { return c.Seq == m.Seq && c.Hash == m.Hash })
@@ -331,7 +331,7 @@ func (w *walk) advance() error {
 	case err == io.EOF, errors.Is(err, errUnfinished) && w.live:
 		return nil
 	case errors.Is(err, errUnfinished), errors.As(err, &bad), errors.Is(err, errTooLong):
-		return w.bad(w.report.Covered+1, "checkpoint %d, which should vouch for record %d, cannot be trusted: %v", w.seen+1, w.report.Covered+1, err)
+		return w.bad(w.report.Covered+1, "checkpoint %d, which should cover record %d, cannot be trusted: %v", w.seen+1, w.report.Covered+1, err)
 	case err != nil:
 		return fmt.Errorf("reading the checkpoints: %w", err)
 	}

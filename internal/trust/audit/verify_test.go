@@ -173,13 +173,13 @@ func TestMutations(t *testing.T) {
 		{"a checkpoint of another origin", 1, "form", edit("checkpoints", func(l []string) []string { l[0] = "doorward/other\n"; return l })},
 		{"a signature from another checkpoint", 5, "signature", edit("checkpoints", func(l []string) []string { l[7+7+5] = l[7+5]; return l })},
 		{"a second signature", 1, "form", edit("checkpoints", func(l []string) []string { return slices.Insert(l, 6, l[5]) })},
-		{"checkpoints exchanged", 5, "stands behind one about more", edit("checkpoints", func(l []string) []string {
+		{"checkpoints exchanged", 5, "comes after one over more", edit("checkpoints", func(l []string) []string {
 			return slices.Concat(l[:7], l[14:21], l[7:14], l[21:])
 		})},
 		{"checkpoints signed by another key", 1, "signature", func(t *testing.T, dir string) {
 			writeFile(t, filepath.Join(dir, "checkpoints"), readFile(t, filepath.Join(closedLog(t, other, 10, 4), "checkpoints")))
 		}},
-		{"checkpoints of another log", 4, "record 4 is not the one", func(t *testing.T, dir string) {
+		{"checkpoints of another log", 4, "record 4 differs from the one", func(t *testing.T, dir string) {
 			writeFile(t, filepath.Join(dir, "checkpoints"), readFile(t, filepath.Join(closedLog(t, key, 10, 4), "checkpoints")))
 		}},
 	} {
