@@ -66,7 +66,7 @@ func pin(path string, links int) (*Pinned, error) {
 	}
 	if links == 0 {
 		p.Close()
-		return nil, fmt.Errorf("%s: there are too many links", path)
+		return nil, fmt.Errorf("%s: there are too many symbolic links", path)
 	}
 	if p.target, err = pin(to, links-1); err != nil {
 		p.Close()
@@ -160,7 +160,7 @@ func (p *Pinned) Open() (*os.File, error) {
 		return p.dir.OpenFile(filepath.Base(p.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	}
 	if p.target == nil {
-		return nil, fmt.Errorf("%s: %w (it is a link to %s now)", p.path, ErrMoved, to)
+		return nil, fmt.Errorf("%s: %w (it is now a symbolic link to %s)", p.path, ErrMoved, to)
 	}
 	return p.target.openAs(to)
 }
@@ -205,7 +205,7 @@ func walk(path string) ([]step, error) {
 			continue
 		}
 		if links++; links > maxLinks {
-			return nil, fmt.Errorf("%s: there are too many links", path)
+			return nil, fmt.Errorf("%s: there are too many symbolic links", path)
 		}
 		to, err := os.Readlink(next)
 		if err != nil {

@@ -15,9 +15,9 @@ func judgeOwner(fi fs.FileInfo) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
-		return fmt.Errorf("%w: this system does not tell its owner", ErrNotPrivate)
+		return fmt.Errorf("%w: its owner cannot be determined on this system", ErrNotPrivate)
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%w: it belongs to uid %d, not to us", ErrNotPrivate, st.Uid)
+		return fmt.Errorf("%w: it belongs to uid %d, not to the current user", ErrNotPrivate, st.Uid)
 	case fi.Mode() != 0o600:
 		return fmt.Errorf("%w: others may have read or changed it (mode %04o, want 0600)", ErrNotPrivate, fi.Mode().Perm())
 	case st.Nlink > 1:
@@ -32,7 +32,7 @@ func judgeAncestor(fi fs.FileInfo) error {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
-		return errors.New("this system does not tell its owner")
+		return errors.New("its owner cannot be determined on this system")
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("it belongs to uid %d", st.Uid)
 	case fi.Mode().Perm()&0o002 != 0 && fi.Mode()&fs.ModeSticky == 0:
