@@ -26,12 +26,12 @@ type Ref struct {
 // Errors of Parse. None of them repeats any part of the text, which may be secret.
 var (
 	ErrUnclosed = errors.New("a reference that begins with ${ has no closing brace; write $${ for a plain ${")
-	ErrNested   = errors.New("a reference holds another reference; use one only")
+	ErrNested   = errors.New("a reference contains another reference; use only one")
 	ErrName     = errors.New("the name of a variable in ${…} has a character other than letters, digits and underscore, or begins with a digit; correct or rename it")
 	ErrKind     = errors.New("unknown kind of reference; use ${env:NAME}, ${file:/path}, ${keyring:service/name}, ${NAME} or ${NAME:-default}")
-	ErrPrompt   = errors.New("${input:…} asks a person in the editor it comes from; use ${env:NAME}, ${file:/path} or ${keyring:service/name}")
+	ErrPrompt   = errors.New("${input:…} is a prompt of an editor and has no value here; use ${env:NAME}, ${file:/path} or ${keyring:service/name}")
 	ErrPath     = errors.New("the path in ${file:…} is not absolute; begin it with /")
-	ErrEntry    = errors.New("${keyring:…} wants service/name, such as ${keyring:github/token}")
+	ErrEntry    = errors.New("${keyring:…} needs service/name, such as ${keyring:github/token}")
 )
 
 // Template is a text with references in it. Its fixed parts may be secret too, so it prints
