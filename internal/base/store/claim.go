@@ -53,7 +53,7 @@ func checkDir(dir string, o Options) error {
 		return fmt.Errorf("%s can be written by others (mode %04o)", dir, fi.Mode().Perm())
 	}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to uid %d, not to us", dir, st.Uid)
+		return fmt.Errorf("%s belongs to uid %d, not to the current user", dir, st.Uid)
 	}
 	if o.AnyFilesystem {
 		return nil

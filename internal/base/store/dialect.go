@@ -9,7 +9,7 @@ import (
 
 // This file translates the differences between the SQL of the two engines.
 
-var errPlaceholder = errors.New("store: a placeholder has a number: ?1")
+var errPlaceholder = errors.New("store: a placeholder must have a number, such as ?1")
 
 // statement is a query in the dialect of an engine, with the number of its
 // arguments.
@@ -93,7 +93,7 @@ func wordEnd(s string) int {
 	return len(s)
 }
 
-var errOpen = errors.New("store: a literal, name or comment without an end")
+var errOpen = errors.New("store: a literal, name or comment is not terminated")
 
 // pieces splits a query into code, and literals, quoted names and comments with their
 // delimiters. Both engines read these alike, except nested comments, which are therefore refused.

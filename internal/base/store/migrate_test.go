@@ -218,11 +218,11 @@ func TestEachSeriesGrowsAtItsOwnEnd(t *testing.T) {
 			must(t, db.Close())
 		}
 		for name, older := range map[string][]Migration{
-			`"a-3", and this one knows a up to 2`: {a1, a2, b1, b2, c1},
-			`"c-1", which this one does not know`: {a1, a2, a3, b1, b2},
-			`"a-1", which this one does not know`: {b1, b2, c1},
-			`"b-1", which this one does not know`: {a1, a2, a3, step("renamed", 1), step("renamed", 2), c1},
-			`"a-2", and this one knows a up to 1`: {a1, b1, b2, c1},
+			`"a-3", but this version knows a only up to 2`: {a1, a2, b1, b2, c1},
+			`"c-1", which this version does not know`:      {a1, a2, a3, b1, b2},
+			`"a-1", which this version does not know`:      {b1, b2, c1},
+			`"b-1", which this version does not know`:      {a1, a2, a3, step("renamed", 1), step("renamed", 2), c1},
+			`"a-2", but this version knows a only up to 1`: {a1, b1, b2, c1},
 		} {
 			_, err := Open(t.Context(), p.options(Options{Migrations: older}))
 			if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), name) {
@@ -243,7 +243,7 @@ func TestADamagedListOfStepsIsRefused(t *testing.T) {
 		}))
 		must(t, db.Close())
 		_, err := Open(t.Context(), p.options(Options{Migrations: all}))
-		if err == nil || errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), `store_migrations) is damaged: the step "a-2" comes where "a-1" is due`) {
+		if err == nil || errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), `store_migrations) is damaged: the step is "a-2", but "a-1" is expected`) {
 			t.Errorf("opened: %v", err)
 		}
 	})

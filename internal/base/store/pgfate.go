@@ -116,7 +116,7 @@ func (p *postgres) afterLoss(c *pgConn, mark sealed, err error) error {
 
 // errNoMark means that the row does not exist, as in a database that was restored from a
 // backup before the row was created.
-var errNoMark = errors.New("the connection's row is not there")
+var errNoMark = errors.New("the connection's row is missing")
 
 // committed reports whether the row of a connection holds the number of a transaction. It
 // waits for the lock of the row, which a transaction that has not ended holds. FOR UPDATE

@@ -85,7 +85,7 @@ func (p *postgres) alone(ctx context.Context, c *pgConn) error {
 		return nil
 	})
 	if err != nil || schema == "" {
-		return errors.Join(errors.New("the connection has no schema to live in"), err)
+		return errors.Join(errors.New("the connection has no current schema; create it, or name another one in search_path"), err)
 	}
 	// A channel belongs to the whole database, so its name is derived from the schema.
 	sum := sha256.Sum256([]byte(schema))

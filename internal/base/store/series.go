@@ -31,10 +31,10 @@ func lengths(names []string) (map[string]int, error) {
 	for _, name := range names {
 		series, n, ok := inSeries(name)
 		if !ok {
-			return nil, fmt.Errorf("%q is no name of a step, such as mail-1", name)
+			return nil, fmt.Errorf("%q is not the name of a step, such as mail-1", name)
 		}
 		if n != last[series]+1 {
-			return nil, fmt.Errorf("the step %q comes where %q is due", name, fmt.Sprint(series, "-", last[series]+1))
+			return nil, fmt.Errorf("the step is %q, but %q is expected", name, fmt.Sprint(series, "-", last[series]+1))
 		}
 		last[series] = n
 	}
@@ -80,7 +80,7 @@ func pending(all []Migration, done []string) ([]Migration, error) {
 func unknown(name string, known map[string]int) error {
 	series, _, ok := inSeries(name)
 	if last := known[series]; ok && last > 0 {
-		return fmt.Errorf("%w: it has the step %q, and this one knows %s up to %d", ErrNewer, name, series, last)
+		return fmt.Errorf("%w: it has the step %q, but this version knows %s only up to %d", ErrNewer, name, series, last)
 	}
-	return fmt.Errorf("%w: it has the step %q, which this one does not know", ErrNewer, name)
+	return fmt.Errorf("%w: it has the step %q, which this version does not know", ErrNewer, name)
 }

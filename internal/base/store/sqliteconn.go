@@ -67,7 +67,7 @@ func (c *sqliteConn) checkMode(ctx context.Context, readOnly bool) error {
 }
 
 // errDriver is wrapped by the error of a call in which the driver panicked.
-var errDriver = fmt.Errorf("%w: the driver of SQLite gave up", ErrUnavailable)
+var errDriver = fmt.Errorf("%w: the SQLite driver panicked", ErrUnavailable)
 
 // guard runs a function that calls the driver and turns a panic into an error. The driver
 // panics when SQLite is out of memory. The connection can then only be closed.
@@ -120,7 +120,7 @@ func (c *sqliteConn) stmt(ctx context.Context, query string) (*sqliteStmt, error
 	return s, nil
 }
 
-var errOneStatement = errors.New("store: a query is one statement")
+var errOneStatement = errors.New("store: a query must be one statement")
 
 func (c *sqliteConn) compile(ctx context.Context, text string) (*sqlite3.Stmt, error) {
 	c.raw.SetInterrupt(ctx)

@@ -38,7 +38,7 @@ var (
 	ErrRecord = errors.New("the act could not be recorded")
 	// ErrUnrecorded is returned by Act for a job that changed something and
 	// noted nothing: nothing was done.
-	ErrUnrecorded = fmt.Errorf("%w: the act makes no record", ErrRecord)
+	ErrUnrecorded = fmt.Errorf("%w: the act has no record", ErrRecord)
 	// ErrNoRow is returned by Tx.Row when the statement gave no row.
 	ErrNoRow = errors.New("no row")
 	// ErrNewer means that the schema has steps of a newer Doorward.

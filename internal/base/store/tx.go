@@ -9,10 +9,10 @@ import (
 )
 
 var (
-	errOver  = errors.New("store: the transaction is over")
+	errOver  = errors.New("store: the transaction has ended")
 	errInRow = errors.New("store: a row's function used the transaction")
-	errRead  = errors.New("store: a Read may not write")
-	errOwn   = errors.New("store: a job may not steer its own transaction")
+	errRead  = errors.New("store: a Read must not write")
+	errOwn   = errors.New("store: a job must not control its own transaction")
 )
 
 // session is one connection of either engine inside a transaction. Arguments

@@ -59,7 +59,7 @@ func argument(a any) (any, error) {
 		}
 		return v, nil
 	}
-	return nil, fmt.Errorf("store: a %T cannot be kept", a)
+	return nil, fmt.Errorf("store: a %T cannot be stored", a)
 }
 
 func checkText(s string) error {
@@ -72,7 +72,7 @@ func checkText(s string) error {
 // scan stores the values of a row in the variables that dest points to.
 func scan(dest, values []any) error {
 	if len(dest) != len(values) {
-		return fmt.Errorf("store: %d columns for %d places", len(values), len(dest))
+		return fmt.Errorf("store: %d columns for %d destinations", len(values), len(dest))
 	}
 	for i, d := range dest {
 		if err := assign(d, values[i]); err != nil {
@@ -102,7 +102,7 @@ func assign(dest, v any) error {
 	}
 	p := reflect.ValueOf(dest)
 	if p.Kind() != reflect.Pointer || p.IsNil() {
-		return fmt.Errorf("a %T is no place for a value", dest)
+		return fmt.Errorf("a %T cannot receive a value", dest)
 	}
 	return set(p.Elem(), v)
 }

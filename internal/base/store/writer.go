@@ -202,7 +202,7 @@ func (w *writer) one(j *write) error {
 	j.turn <- tx
 	err := tx.outcome(<-j.ran)
 	if err == nil && w.conn.owesKeys() {
-		err = errors.New("store: a foreign key is not met")
+		err = errors.New("store: a foreign key constraint is violated")
 	}
 	if err != nil {
 		if back := w.exec("ROLLBACK TO job"); back != nil {
@@ -274,7 +274,7 @@ func answer(js []*write, err error) {
 func (w *writer) lost(good []*write, err error) {
 	w.fails(err)
 	w.giveUp()
-	answer(good, fmt.Errorf("%w: another job of the group: %w", ErrUnavailable, err))
+	answer(good, fmt.Errorf("%w: another job of the group failed: %w", ErrUnavailable, err))
 }
 
 func (w *writer) rollback() {
