@@ -91,11 +91,11 @@ func unplain(content []byte) *Error {
 	for i, r := range string(content) {
 		switch {
 		case r == '\u0085' || r == '\u2028' || r == '\u2029':
-			return &Error{NotPlain, lineOf(content, i), fmt.Sprintf("%U ends a line for some readers and not for others; write it as an escape in double quotes", r)}
+			return &Error{NotPlain, lineOf(content, i), fmt.Sprintf("some parsers take %U as a line end and others do not; write it as an escape in double quotes", r)}
 		case r == '\ufeff' && i > 0:
-			return &Error{NotPlain, lineOf(content, i), "a byte order mark stands here; take it out"}
+			return &Error{NotPlain, lineOf(content, i), "there is a byte order mark here; remove it"}
 		case r == '%' && (last == '\n' || last == '\r'):
-			return &Error{NotPlain, lineOf(content, i), "directives (%NAME) are not used here; leave the line out"}
+			return &Error{NotPlain, lineOf(content, i), "directives (%NAME) are not supported here; remove the line"}
 		}
 		if r != '\ufeff' {
 			last = r

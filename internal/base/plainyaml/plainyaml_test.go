@@ -122,12 +122,12 @@ func TestBytesThatAreNotOnePlainDocumentAreRefusedOnTheirLine(t *testing.T) {
 func TestWhatWouldLetTwoReadersSeeTwoTreesIsAFault(t *testing.T) {
 	t.Parallel()
 	const (
-		alias  = "aliases (*name) are not used here; write the value itself, and put a text that begins with * in quotes"
-		anchor = "anchors (&name) are not used here; put a text that begins with & in quotes"
-		tag    = "tags (!name) are not used here; put a text that begins with ! in quotes"
-		merge  = "merge keys (<<) are not used here; write the keys themselves"
+		alias  = "aliases (*name) are not supported here; write the value itself, and put a text that begins with * in quotes"
+		anchor = "anchors (&name) are not supported here; put a text that begins with & in quotes"
+		tag    = "tags (!name) are not supported here; put a text that begins with ! in quotes"
+		merge  = "merge keys (<<) are not supported here; write the keys themselves"
 		text   = "a key must be text; put it in quotes"
-		colon  = "a text without quotes cannot end with a colon: put it in quotes, or a space behind the colon"
+		colon  = "a text without quotes cannot end with a colon: put it in quotes, or write a space after the colon"
 	)
 	for what, c := range map[string]struct {
 		content, rest string

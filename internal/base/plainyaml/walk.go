@@ -11,16 +11,16 @@ import (
 const MaxDepth = 24
 
 // AliasText is the message about an alias, with or without an anchor.
-const AliasText = "aliases (*name) are not used here; write the value itself, and put a text that begins with * in quotes"
+const AliasText = "aliases (*name) are not supported here; write the value itself, and put a text that begins with * in quotes"
 
 // Messages about the parts of YAML that are not supported. Each part is a second way to
 // write the same value. A password that begins with such a character must
 // cause an error instead of losing it.
 const (
-	anchorText = "anchors (&name) are not used here; put a text that begins with & in quotes"
-	tagText    = "tags (!name) are not used here; put a text that begins with ! in quotes"
-	colonText  = "a text without quotes cannot end with a colon: put it in quotes, or a space behind the colon"
-	mergeText  = "merge keys (<<) are not used here; write the keys themselves"
+	anchorText = "anchors (&name) are not supported here; put a text that begins with & in quotes"
+	tagText    = "tags (!name) are not supported here; put a text that begins with ! in quotes"
+	colonText  = "a text without quotes cannot end with a colon: put it in quotes, or write a space after the colon"
+	mergeText  = "merge keys (<<) are not supported here; write the keys themselves"
 )
 
 // Walk visits the nodes of a tree. Key and Item return the name of a node's place from
