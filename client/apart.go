@@ -19,7 +19,7 @@ func (c *Client) Apart(ctx context.Context) (bool, error) {
 	defer conn.Close()
 	who, err := attest.OfUnix(conn.(*net.UnixConn))
 	if err != nil {
-		return false, fmt.Errorf("asking who listens on %s: %w", c.socket, err)
+		return false, fmt.Errorf("identifying the process that listens on %s: %w", c.socket, err)
 	}
 	defer who.Close()
 	return who.PID == 0, nil

@@ -145,7 +145,7 @@ func (ch *channel) listen() {
 		if refused := (*RPCError)(nil); errors.As(err, &refused) {
 			pause = listenRefused
 		}
-		ch.s.o.Log.Debug("the mailbox could not be subscribed to", "err", err)
+		ch.s.o.Log.Debug("subscribing to the mailbox failed", "err", err)
 		ch.s.rest(ch.s.ctx, pause)
 	}
 }

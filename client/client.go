@@ -111,13 +111,13 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	who, err := attest.OfUnix(conn.(*net.UnixConn))
 	if err != nil && !errors.Is(err, attest.ErrUnsupported) {
 		conn.Close()
-		return nil, fmt.Errorf("asking who listens on %s: %w", c.socket, err)
+		return nil, fmt.Errorf("identifying the process that listens on %s: %w", c.socket, err)
 	}
 	if who != nil {
 		defer who.Close()
 		if who.UID != uint32(os.Geteuid()) && who.UID != 0 {
 			conn.Close()
-			return nil, fmt.Errorf("%s is served by uid %d, which is neither you nor root", c.socket, who.UID)
+			return nil, fmt.Errorf("the process that listens on %s has uid %d, which is neither yours nor root", c.socket, who.UID)
 		}
 	}
 	if err := c.proven(ctx, conn, who); err != nil {

@@ -106,7 +106,7 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 	}
 	m, err := wire.Parse(line, wire.FromClient)
 	if err != nil {
-		return errors.New("no initialize to repeat")
+		return errors.New("there is no initialize request to repeat")
 	}
 	if _, err := l.open(s, &m, line); err != nil {
 		return err
@@ -294,7 +294,7 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 		time.Sleep(resumePause)
 		next, failed := l.get(s, s.ctx, last)
 		if failed != nil { // formatted as text: ErrNoDaemon would wrongly mean that the request was not sent
-			err = fmt.Errorf("taking the stream up again: %s", failed.Error())
+			err = fmt.Errorf("resuming the stream: %s", failed.Error())
 			break
 		}
 		resp = next

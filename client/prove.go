@@ -19,7 +19,7 @@ import (
 
 // ErrNotOurs is wrapped by errors that mean that another process than the daemon
 // listens on the socket.
-var ErrNotOurs = errors.New("the socket is served by another process than its daemon")
+var ErrNotOurs = errors.New("the process that serves the socket is not the daemon")
 
 // Expect makes the client require a proof on every connection, before its first request,
 // that the listener has the private key of key. Call it before the first request.

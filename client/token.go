@@ -26,7 +26,7 @@ const (
 // Errors of TokenFromEnv.
 var (
 	ErrShortToken = errors.New("it is shorter than 16 characters")
-	ErrBadToken   = errors.New("it is too long or has characters that no token has")
+	ErrBadToken   = errors.New("it is too long or has characters that a token cannot have")
 )
 
 // TokenFromEnv returns the token of the environment and the name of its variable; both are
