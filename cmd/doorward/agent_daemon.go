@@ -12,7 +12,7 @@ import (
 )
 
 // errPasskey is the refusal of an approval on the command line that needs a passkey.
-var errPasskey = errors.New("refused: this takes a passkey (approvals.presence), and only the console can ask for one: the page Decisions")
+var errPasskey = errors.New("refused: this needs a passkey (approvals.presence), which only the console can ask for: use its page Decisions")
 
 // pathAgent is the path of the operator's messaging resources in the local API.
 const pathAgent = "/admin/v1/agent/"
@@ -59,12 +59,12 @@ func agentFailure(err error) error {
 // is, or may be, below a registered agent.
 func shellFailure(why string) error {
 	if why == admin.WhyUnknown {
-		return fail(exitRefused, "refused (AGENT_SHELL): the processes above this command cannot be read to the first one, so an agent may be among them; "+
+		return fail(exitRefused, "refused (AGENT_SHELL): not all processes above this command can be read, so an agent may be among them; "+
 			"run it in a terminal of the machine that the daemon runs on, with /proc readable, through its Unix socket")
 	}
 	if why == admin.WhyOrphan {
-		return fail(exitRefused, "refused (AGENT_SHELL): a process above this command may have been left behind, or asked for, by a program that speaks MCP; "+
-			"use a terminal that was open before those programs began, or log in anew")
+		return fail(exitRefused, "refused (AGENT_SHELL): a process above this command may be an orphan of a program that speaks MCP, or may have been started at its request; "+
+			"use a terminal that was open before those programs started, or log in again")
 	}
 	return fail(exitRefused, "refused (AGENT_SHELL): this command was started by a registered agent, which may not act as the operator; "+
 		"run it in a terminal that no agent has opened")

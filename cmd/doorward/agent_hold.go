@@ -85,8 +85,8 @@ func pausePeer(ctx context.Context, o *invocation, peer string, on bool) error {
 // newFsck returns the command that checks that no message was lost or invented.
 func newFsck() *cobra.Command {
 	o := newInvocation()
-	repair := o.set.Bool("repair", false, "repair counters and states that follow from the rows")
-	return o.command("fsck [--repair] [--json]", "check that no message was lost, and the mailboxes against the record", "doorward agent fsck", 0, 0,
+	repair := o.set.Bool("repair", false, "repair counters and states that can be computed from the rows")
+	return o.command("fsck [--repair] [--json]", "check the mailboxes against the audit record for lost messages", "doorward agent fsck", 0, 0,
 		func(ctx context.Context, _ []string) error { return checkMail(ctx, o, *repair) })
 }
 

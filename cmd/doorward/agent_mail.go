@@ -82,7 +82,7 @@ func sentText(s agent.OperatorSent) string {
 	}
 	text := fmt.Sprintf("%s: %s %s (%s, wake: %s); not delivered yet\n", oneWord(s.MessageID), what, oneWord(s.To), oneWord(s.Presence), oneWord(s.Wake))
 	if s.Cleaned > 0 {
-		text += fmt.Sprintf("  %d hidden or control characters were taken out\n", s.Cleaned)
+		text += fmt.Sprintf("  %d hidden or control characters were removed\n", s.Cleaned)
 	}
 	return text
 }

@@ -112,7 +112,7 @@ func said(b *strings.Builder, what, text string) {
 	if text == "" {
 		return
 	}
-	fmt.Fprintf(b, "  %s, as it says:\n", what)
+	fmt.Fprintf(b, "  %s, as claimed by the peer:\n", what)
 	block(b, "    ", text)
 }
 

@@ -178,7 +178,7 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 		say    string
 	}{
 		{&client.AdminError{Status: 403, Code: "AGENT_SHELL", Why: admin.WhyAgent}, exitRefused, "by a registered agent"},
-		{&client.AdminError{Status: 403, Code: "AGENT_SHELL", Why: admin.WhyUnknown}, exitRefused, "cannot be read to the first one"},
+		{&client.AdminError{Status: 403, Code: "AGENT_SHELL", Why: admin.WhyUnknown}, exitRefused, "not all processes above"},
 		{&client.AdminError{Status: 403, Code: "NOT_ALLOWED", Ref: 9}, exitRefused, "audit record 9"},
 		{&client.AdminError{Status: 404}, exitFailed, "agent.enabled"},
 		{&client.AdminError{Status: 404, Code: mail.UnknownRecipient}, exitFailed, "no such peer"},

@@ -101,7 +101,7 @@ func followPending(ctx context.Context, o *invocation) error {
 			case errors.Is(err, errInterrupted), ctx.Err() != nil:
 				return nil
 			case errors.Is(err, errElsewhere):
-				fmt.Fprintf(stdout(), "   %d was settled elsewhere, or its time is over\n", c.N)
+				fmt.Fprintf(stdout(), "   %d was decided elsewhere, or has expired\n", c.N)
 			case err != nil && !errors.Is(err, io.EOF): // without input no call can be answered; they are only shown
 				fmt.Fprintf(stderr(), "doorward: %v\n", err)
 			}

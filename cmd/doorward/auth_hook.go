@@ -170,7 +170,7 @@ func (g guidance) keeper(ctx context.Context) (*sessionKeeper, error) {
 
 // errNoAgent is the error if the agent's process is not known: the session would end with
 // this command.
-var errNoAgent = errors.New("the process that the session belongs to cannot be determined: is /proc readable?")
+var errNoAgent = errors.New("the process that the session belongs to cannot be determined: check that /proc is readable")
 
 // between returns the names of programs between an agent and its hook. Names have at
 // most 15 characters, as in the kernel.

@@ -396,7 +396,7 @@ func TestARefusalOfDeliverySaysWhatToDo(t *testing.T) {
 		say    string
 	}{
 		{&client.Problem{Status: 403, Code: "agent_shell", Why: admin.WhyAgent}, exitRefused, "by a registered agent"},
-		{&client.Problem{Status: 403, Code: "agent_shell", Why: admin.WhyUnknown}, exitRefused, "cannot be read to the first one"},
+		{&client.Problem{Status: 403, Code: "agent_shell", Why: admin.WhyUnknown}, exitRefused, "not all processes above"},
 		{&client.Problem{Status: 403, Code: "not_permitted", Ref: 9}, exitRefused, "audit record 9"},
 		{&client.Problem{Status: 401, Code: "unauthenticated"}, exitRefused, "could not authenticate"},
 		{&client.Problem{Status: 404}, exitFailed, "older than this command"},

@@ -75,7 +75,7 @@ func namespaceOf(given string) (string, error) {
 		return label, nil
 	}
 	if !client.ValidNamespace(given) {
-		return "", fmt.Errorf("%w: --namespace has up to 63 lower-case letters, digits, dots, underscores and hyphens, the first a letter or digit", errUsage)
+		return "", fmt.Errorf("%w: --namespace must have up to 63 lower-case letters, digits, dots, underscores and hyphens, the first a letter or digit", errUsage)
 	}
 	return given, nil
 }

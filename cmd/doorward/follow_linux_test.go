@@ -270,7 +270,7 @@ func TestAQuestionEndsWhenItIsSettledElsewhere(t *testing.T) {
 	if a := ended(t, first); a.err != nil || !strings.Contains(a.out, "call 1") {
 		t.Fatalf("%v %s", a.err, a.out)
 	}
-	if text := f.asks(); !strings.Contains(text, "1 was settled elsewhere") || !strings.Contains(text, `{"n":2}`) {
+	if text := f.asks(); !strings.Contains(text, "1 was decided elsewhere") || !strings.Contains(text, `{"n":2}`) {
 		t.Errorf("shown: %q", text)
 	}
 	f.typed("w")
@@ -280,7 +280,7 @@ func TestAQuestionEndsWhenItIsSettledElsewhere(t *testing.T) {
 	if a := ended(t, second); a.status() != exitRefused {
 		t.Errorf("the second call: %v %s", a.err, a.out)
 	}
-	f.sees("2 was settled elsewhere")
+	f.sees("2 was decided elsewhere")
 	last := hold(t, d, "n=3")
 	f.asks()
 	f.typed("y")

@@ -40,7 +40,7 @@ func (k keyboard) ask(ctx context.Context, question string) (byte, error) {
 	defer func() { _ = term.Restore(fd, state) }()
 	fmt.Fprint(stdout(), question)
 	if err := process.ForgetTyped(fd); err != nil {
-		return 0, fmt.Errorf("dropping what was typed before: %w", err)
+		return 0, fmt.Errorf("discarding earlier key presses: %w", err)
 	}
 	fmt.Fprint(stdout(), ": ")
 	return k.key(ctx)

@@ -42,7 +42,7 @@ func loginTo(ctx context.Context, o *invocation, server string, wait time.Durati
 	}
 	settings, ok := daemon.SignIn(s, c)
 	if !ok {
-		return fail(exitFailed, "%s is not signed in to: it runs on this machine, has an Authorization in headers, or has oauth.grant off", s.Name)
+		return fail(exitFailed, "%s needs no sign-in: it runs on this machine, has an Authorization in headers, or has oauth.grant off", s.Name)
 	}
 	store, err := openSignIns(o, c.Store.SignInKey)
 	if err != nil {
@@ -79,7 +79,7 @@ func lasts(r signin.Result) string {
 	}
 	switch {
 	case r.Renews:
-		text += ", renewed by itself"
+		text += ", renewed automatically"
 	case !r.Expires.IsZero():
 		text += ", until " + r.Expires.Format(time.RFC3339)
 	}

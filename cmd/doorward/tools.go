@@ -88,7 +88,7 @@ func sayMissing(missing map[string]string) {
 	}
 	for _, why := range slices.Sorted(maps.Keys(byReason)) {
 		names := slices.Sorted(slices.Values(byReason[why]))
-		fmt.Fprintf(stderr(), "not yet: %s (%s)\n", strings.Join(names, ", "), plaintext.Line(why))
+		fmt.Fprintf(stderr(), "not listed yet: %s (%s)\n", strings.Join(names, ", "), plaintext.Line(why))
 	}
 }
 

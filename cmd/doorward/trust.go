@@ -172,7 +172,7 @@ func trustFailure(server string, err error) error {
 	case http.StatusConflict:
 		return fail(exitFailed, "%s has changed since this was shown: nothing was approved; run the command again", server)
 	case http.StatusForbidden:
-		return fail(exitRefused, "approving is for administrators: %w", err)
+		return fail(exitRefused, "only administrators can approve: %w", err)
 	}
 	return err
 }

@@ -168,7 +168,7 @@ func TestAPasskeyApprovesExactlyWhatWasShown(t *testing.T) {
 		at := exec.Command("script", "-qec", "'"+cmd.Path+"' "+line, "/dev/null")
 		at.Env, at.Dir = append(cmd.Env, "PATH=/nonexistent"), cmd.Dir
 		out, err := at.CombinedOutput()
-		if at.ProcessState.ExitCode() != 3 || !strings.Contains(string(out), "takes a passkey") || !strings.Contains(string(out), "/ui/#") {
+		if at.ProcessState.ExitCode() != 3 || !strings.Contains(string(out), "needs a passkey") || !strings.Contains(string(out), "/ui/#") {
 			t.Errorf("doorward %s: %v\n%s", line, err, out)
 		}
 	}
