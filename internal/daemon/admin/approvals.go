@@ -73,10 +73,10 @@ type Passkey struct {
 
 // ErrPasskey refuses an approval without a passkey, which only the console can ask for. Its
 // code is that of package mail.
-var ErrPasskey = errors.New("an approval takes a passkey")
+var ErrPasskey = errors.New("an approval needs a passkey")
 
 // ErrNoTerminal refuses an operator without a controlling terminal.
-var ErrNoTerminal = errors.New("not from a terminal of the operator's own")
+var ErrNoTerminal = errors.New("the caller is not in a terminal of the operator")
 
 // codeNoTerminal is the code of ErrNoTerminal.
 const codeNoTerminal = "NO_TERMINAL"

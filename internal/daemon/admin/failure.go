@@ -27,7 +27,7 @@ const (
 )
 
 // ErrOrphan refuses a caller below a process that an MCP client may have left behind.
-var ErrOrphan = fmt.Errorf("left behind by a client: %w", agent.ErrAgentShell)
+var ErrOrphan = fmt.Errorf("a process above the caller may be an orphan of a client: %w", agent.ErrAgentShell)
 
 // whyShell returns the reason why a caller was refused as an agent's shell.
 func whyShell(r *http.Request, err error, above func(*http.Request) ([]string, bool)) string {
@@ -52,7 +52,7 @@ var (
 	// ErrNotFound means that there is no such server (404).
 	ErrNotFound = errors.New("no such server")
 	// ErrStale means that the withheld definition is not the one that was shown (409).
-	ErrStale = errors.New("not what was shown")
+	ErrStale = errors.New("it has changed since it was shown")
 )
 
 func statusOf(err error) int {
