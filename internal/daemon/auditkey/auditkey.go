@@ -58,7 +58,7 @@ func freshKey() ([]byte, error) {
 func parse(text string) (k *audit.Key, public string, err error) {
 	signer, err := note.NewSigner(text)
 	if err != nil || signer.Name() != audit.Origin {
-		return nil, "", fmt.Errorf("the file holds no private key of %s", audit.Origin)
+		return nil, "", fmt.Errorf("the file does not contain a private key of %s", audit.Origin)
 	}
 	if public, err = publicHalf(text); err != nil {
 		return nil, "", err
@@ -94,7 +94,7 @@ func LoadVerifier(path string) (note.Verifier, error) {
 	}
 	v, err := note.NewVerifier(strings.TrimSpace(string(b)))
 	if err != nil || v.Name() != audit.Origin {
-		return nil, fmt.Errorf("%s is no verifier of %s", path, audit.Origin)
+		return nil, fmt.Errorf("%s is not a verifier of %s", path, audit.Origin)
 	}
 	return v, nil
 }
