@@ -21,9 +21,9 @@ const mostNamed = 8
 // thereAre lists the keys of a section, or names the command that lists them.
 func thereAre(keys []string) string {
 	if len(keys) > mostNamed {
-		return "; doorward schema lists the keys that there are"
+		return "; doorward schema lists all keys"
 	}
-	return "; there are " + strings.Join(keys, ", ")
+	return "; the keys are " + strings.Join(keys, ", ")
 }
 
 // mappingOf describes a section by its keys.
@@ -38,13 +38,13 @@ func (d *decoder) mappingOf(t reflect.Type) string {
 func insteadOf(n *yaml.Node, want yaml.Kind, what string) string {
 	switch {
 	case strings.HasPrefix(what, "a list of mappings") && n.Kind == yaml.ScalarNode:
-		return "; write an entry below the key, behind -"
+		return "; write an entry below the key, after -"
 	case want == yaml.MappingNode:
-		return "; write name: value, one a line"
+		return "; write name: value, one per line"
 	case n.Kind == yaml.MappingNode:
 		return "; put - before each entry"
 	}
-	return "; write [one, another], or one a line behind -"
+	return "; write [one, another], or one per line after -"
 }
 
 // wrongText describes an invalid value of a key that takes certain texts; empty: it is valid, or the
@@ -146,7 +146,7 @@ const typographic = "“”„‟‘’‚«»"
 // curly reports a text that begins with such a mark, which YAML treats as a letter.
 func (s source) curly(at string, n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.Style == 0 && strings.ContainsAny(firstRune(n.Value), typographic) {
-		s.report.failAt(n.Line, at, `a text begins with a typographic quotation mark, which is a letter here; write " or '`)
+		s.report.failAt(n.Line, at, `a text begins with a typographic quotation mark, which does not quote here; write " or '`)
 	}
 }
 
@@ -164,7 +164,7 @@ var shellVariable = lazily(`(^|[\s=:/])\$[A-Z][A-Z0-9_]*($|[\s:/])`)
 // of a secret.
 func (r *report) warnUnbraced(key, text string) {
 	if shellVariable.MatchString(text) {
-		r.warn(key, "a name behind $ without braces is text; write ${NAME} for the variable")
+		r.warn(key, "a name after $ without braces is text; write ${NAME} for the variable")
 	}
 }
 

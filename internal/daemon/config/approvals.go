@@ -45,7 +45,7 @@ func (k checker) webhook(n ApprovalsNotify) {
 		if err := k.o.CheckURL(raw, n.Private); err != nil {
 			k.report.fail(key, err.Error())
 		} else if scheme == "http" && !n.Private {
-			k.report.warn(key, "http is not encrypted, and whoever is on the way can read what is sent; write https")
+			k.report.warn(key, "http is not encrypted, so others on the network can read what is sent; write https")
 		}
 	}
 	if s := n.Secret.Reveal(); s != "" && !k.report.failed[key+"_secret"] && !signs(s) {

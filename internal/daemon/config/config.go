@@ -102,7 +102,7 @@ type Server struct {
 type Handling struct {
 	Tools          Tools         `yaml:"tools" doc:"Which tools callers may use. Deny wins over allow."`
 	Ask            Ask           `yaml:"ask" doc:"Which requests the server may make of its client. Deny wins over allow."`
-	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Who shares a child process or upstream session. auto is one for all sessions of a principal that the server cannot tell apart; see sessions.md."`
+	Instances      string        `yaml:"instances" default:"auto" enum:"auto|session|principal|shared" doc:"Which sessions share a child process or upstream session. auto is one for all sessions of a principal that the server cannot distinguish; see sessions.md."`
 	Start          string        `yaml:"start" default:"auto" enum:"auto|lazy|warm" doc:"When a program is started. auto: with the daemon if it was used before, otherwise at the first need; lazy: at the first need; warm: with the daemon. One that was started with the daemon stays when no session uses it."`
 	Sandbox        string        `yaml:"sandbox" default:"contain" enum:"off|contain|strict" doc:"How far the program is contained; see sandbox.md. The server is refused where the system cannot do it."`
 	Read           []string      `yaml:"read" refs:"env" path:"aws|azure|browsers|docker|gcloud|git|github|huggingface|kubernetes|mcp-remote|npm|podman" doc:"Further files and directories that it may read, and names of profiles such as kubernetes; see sandbox.md."`
@@ -117,7 +117,7 @@ type Handling struct {
 	Connect        time.Duration `yaml:"connect_timeout" default:"10s" max:"10m" doc:"Longest time to connect to the server, and as long again for the TLS handshake. 0 is the default."`
 	FirstByte      time.Duration `yaml:"first_byte_timeout" default:"0s" max:"24h" doc:"Longest time from a request to the beginning of its answer. 0 is no limit: a server that answers with JSON begins when the tool is done."`
 	Idle           time.Duration `yaml:"idle_timeout" default:"15m" max:"24h" doc:"Longest silence during a call or on a stream from the server; progress and keep-alives count as activity. 0 is no limit."`
-	Protocol       string        `yaml:"protocol" default:"auto" enum:"auto|legacy|modern" doc:"The protocol era to speak to it. auto finds out."`
+	Protocol       string        `yaml:"protocol" default:"auto" enum:"auto|legacy|modern" doc:"The protocol era to use with it. auto detects it."`
 	Trust          string        `yaml:"trust" default:"auto" enum:"auto|manual" doc:"auto approves what the server offers at first use; manual withholds it until doorward trust. A change is withheld either way."`
 	OAuth          SignIn        `yaml:"oauth" doc:"How to sign in to a server over the network that asks for it. Without the section: doorward login, as the server's own metadata describe it."`
 	Scan           string        `yaml:"scan" default:"off" enum:"off|monitor|redact|block" doc:"The action when a content rule matches in arguments or results: monitor records it, redact removes the match, block refuses the message. See scan.md."`
@@ -194,7 +194,7 @@ type Instructions struct {
 	AllowPrivate bool         `yaml:"allow_private" default:"false" doc:"Let url lead to loopback, private and shared addresses. https is required all the same."`
 	FailClosed   bool         `yaml:"fail_closed" default:"false" doc:"Refuse the tools of all servers to callers that cannot be given full guidance, with the reason, instead of giving generic instructions and a warning."`
 	Review       bool         `yaml:"review" default:"false" doc:"A new or changed file waits for doorward instructions promote, instead of being production at once."`
-	Canary       string       `yaml:"canary" default:"alert" enum:"alert|redact|block" doc:"The action when the mark of a delivered text leaves in the arguments of a tool, a message or the prompt of a started agent: alert records it, redact cuts it out, block refuses the call."`
+	Canary       string       `yaml:"canary" default:"alert" enum:"alert|redact|block" doc:"The action when the arguments of a tool, a message or the prompt of a started agent contain the watermark of a delivered text: alert records it, redact removes it, block refuses the call."`
 	Environment  string       `yaml:"environment" refs:"env" doc:"The environment of this daemon, such as prod. audience.environments of a document is matched against it."`
 
 	// Given reports that the file names another directory than the default, so that it must exist.
@@ -259,7 +259,7 @@ type ApprovalsNotify struct {
 	// Webhook is a secret, because its path often contains one.
 	Webhook   secret.Value `yaml:"webhook" refs:"any" doc:"An address to which each held call or message is posted, signed as in Standard Webhooks; see approvals.md."`
 	Secret    secret.Value `yaml:"webhook_secret" refs:"any" doc:"The key that signs the notice: whsec_ and base64, or any text, of 24 bytes at least. Empty is webhook.secret in the state directory, which Doorward makes."`
-	Arguments bool         `yaml:"webhook_arguments" default:"false" doc:"Send the arguments of the call too. They leave the machine then."`
+	Arguments bool         `yaml:"webhook_arguments" default:"false" doc:"Send the arguments of the call too. They then leave the machine."`
 	Private   bool         `yaml:"allow_private" default:"false" doc:"Let webhook lead to loopback, private and shared addresses, and allow plain http to them."`
 	Desktop   string       `yaml:"desktop" default:"auto" enum:"auto|off" doc:"auto shows a notice on the desktop where the daemon has a session bus (D-Bus)."`
 }
@@ -272,7 +272,7 @@ type SignIn struct {
 	Scopes              []string     `yaml:"scopes" doc:"The scopes to ask for. Without the key: the scopes that the server names."`
 	ClientMetadataURL   string       `yaml:"client_metadata_url" refs:"env" doc:"The address at which you publish the client metadata document of this Doorward: https, with a path."`
 	AuthorizationServer string       `yaml:"authorization_server" refs:"env" doc:"The issuer URL, exactly as its metadata write it. Without the key: the first one in the server's metadata. With allow_private it may be at a private address too."`
-	CallbackPort        int          `yaml:"callback_port" default:"0" min:"0" max:"65535" doc:"Port on 127.0.0.1 to which the browser comes back. 0 is any that is free."`
+	CallbackPort        int          `yaml:"callback_port" default:"0" min:"0" max:"65535" doc:"Port on 127.0.0.1 to which the browser returns. 0 is any that is free."`
 }
 
 // Egress configures connections to servers over the network.

@@ -53,7 +53,7 @@ func (k checker) launcher(key string, l *Launcher) {
 	l.Path = s.Path
 	for name := range l.Env {
 		if strings.HasPrefix(name, "DOORWARD_") {
-			k.report.refuse(join(join(key, "env"), name), "variables of this name are Doorward's own; leave it out")
+			k.report.refuse(join(join(key, "env"), name), "variables of this name are reserved for Doorward; remove it")
 		}
 	}
 	k.places(key, l)
@@ -89,7 +89,7 @@ func (k checker) places(key string, l *Launcher) {
 		at, arg := fmt.Sprintf("%s[%d]", join(key, "args"), i), a.Reveal()
 		model = model || arg == "{model}"
 		if !slices.Contains(places, arg) && slices.ContainsFunc(places, func(p string) bool { return strings.Contains(arg, p) }) {
-			k.report.refuse(at, "a place such as {model} must be an argument by itself; write --option and {model} as two")
+			k.report.refuse(at, "a placeholder such as {model} must be a whole argument; write --option and {model} as two arguments")
 		}
 		if strings.Contains(arg, "{prompt}") {
 			k.report.refuse(at, "the prompt goes to standard input, never into the arguments; leave {prompt} out")

@@ -13,7 +13,7 @@ import (
 // lets more users write shows in the group's bits, so it is refused too.
 func judgeOwner(info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok {
-		return fmt.Errorf("this system does not tell the owner of the file")
+		return fmt.Errorf("the owner of the file cannot be determined on this system")
 	} else if uid := int(st.Uid); uid != 0 && uid != os.Geteuid() {
 		return fmt.Errorf("it belongs to user %d, who could change which commands run as you; it must belong to you or root", uid)
 	}

@@ -138,7 +138,7 @@ func (r trials) value(n *yaml.Node, at, name string, t *policycheck.Trial) {
 			t.Args = r.appendJSON(nil, n, key)
 		}
 	default:
-		r.src.report.fail(key, "unknown key"+suggest(name, trialKeys)+"; there are "+strings.Join(trialKeys, ", "))
+		r.src.report.fail(key, "unknown key"+suggest(name, trialKeys)+"; the keys are "+strings.Join(trialKeys, ", "))
 	}
 }
 

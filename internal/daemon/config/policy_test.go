@@ -68,7 +68,7 @@ func TestPolicyTestsProblems(t *testing.T) {
 		{"principal", "- {as: root, action: ping, expect: deny}\n", "p:1: [0].as: no principal is called so"},
 		{"expect", good + "- as: uid:1\n  action: ping\n  expect: denied\n", "p:4: [1].expect: this must be allow or deny"},
 		{"local", "- {as: \"uid:1\", action: ping, expect: deny, local: \"yes\"}\n", "p:1: [0].local: this must be true or false"},
-		{"grade", "- {as: \"uid:1\", action: ping, expect: deny, facts: {claimed: {name: x}}}\n", "p:1: [0].facts.claimed.name: there is no grade claimed for a rule"},
+		{"grade", "- {as: \"uid:1\", action: ping, expect: deny, facts: {claimed: {name: x}}}\n", "p:1: [0].facts.claimed.name: claimed is not a grade that a rule can read"},
 		{"fact", "- {as: \"uid:1\", action: ping, expect: deny, facts: {observed: {exepath: x}}}\n", "p:1: [0].facts.observed.exepath: there is no observed fact exepath"},
 		{"fact of another grade", "- {as: \"uid:1\", action: ping, expect: deny, facts: {attested: {exe: x}}}\n", "p:1: [0].facts.attested.exe: the fact exe is never attested; it is observed"},
 		{"fact of another form", "- {as: \"uid:1\", action: ping, expect: deny, facts: {attested: {uid: me}}}\n", "p:1: [0].facts.attested.uid: the fact uid is a number"},

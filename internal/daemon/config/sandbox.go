@@ -87,13 +87,13 @@ func (k checker) sandbox(key string, s *Server) {
 		k.report.refuse(join(at, "network"), "a list of ports needs sandbox: strict; contain supports inherit and none")
 	}
 	if h.Sandbox == "strict" && h.NestedSandbox {
-		k.report.refuse(join(at, "nested_sandbox"), "strict allows no namespaces inside; use sandbox: contain")
+		k.report.refuse(join(at, "nested_sandbox"), "strict allows no nested namespaces; use sandbox: contain")
 	}
 	k.paths(join(at, "read"), h.Read)
 	k.paths(join(at, "write"), h.Write)
 	if engine := filepath.Base(s.Command); slices.Contains([]string{"docker", "podman"}, engine) && len(h.Write) == 0 {
-		k.report.warn(join(key, "command"), fmt.Sprintf("%s cannot reach its engine from inside of sandbox: %s; write: [%s] gives it the engine's socket, "+
-			"which is as much as sandbox: off", engine, h.Sandbox, engine))
+		k.report.warn(join(key, "command"), fmt.Sprintf("%s cannot reach its engine under sandbox: %s; write: [%s] grants it the engine's socket, "+
+			"which gives it as many rights as sandbox: off", engine, h.Sandbox, engine))
 	}
 }
 

@@ -28,7 +28,7 @@ var elsewhere = map[string]string{
 	"cmd":                  "command",
 	"disabledTools":        "doorward.tools.deny",
 	"disabled_tools":       "doorward.tools.deny",
-	"enabled":              "disabled, which is the other way round",
+	"enabled":              "disabled, which has the opposite meaning",
 	"endpoint":             "url",
 	"environment":          "env",
 	"envs":                 "env",
@@ -64,11 +64,11 @@ var elsewhereTop = map[string]string{
 	"token":           "a token is never in this file; set DOORWARD_TOKEN or --token-file, or run doorward token new",
 	"sandbox":         "it belongs to each server; write it under mcpServers.NAME.doorward",
 	"tools":           "it belongs to each server; write it under mcpServers.NAME.doorward",
-	"rules":           "rules stand in a Cedar file; name it with policy",
-	"inputs":          "inputs ask a person in an editor; use ${env:NAME}, ${file:/path} or ${keyring:service/name} instead",
+	"rules":           "rules belong in a Cedar file; name it with policy",
+	"inputs":          "inputs are prompts of an editor and have no value here; use ${env:NAME}, ${file:/path} or ${keyring:service/name} instead",
 }
 
-const inListen = "an address stands under listen; write listen: {http: [{addr: \"127.0.0.1:7866\"}]}"
+const inListen = "an address belongs under listen; write listen: {http: [{addr: \"127.0.0.1:7866\"}]}"
 
 // ownFile maps keys that identify a client's own state file to advice.
 var ownFile = map[string]string{"numStartups": "Claude Code's own file; run doorward import claude-code"}

@@ -12,9 +12,9 @@ import (
 
 // malformed maps parts of the YAML library's messages to advice.
 var malformed = []struct{ said, advice string }{
-	{"mapping values are not allowed", "a colon stands where no key can end; put a text with a colon and a space in quotes, or see that this line is " +
-		"indented as its neighbours are and that the line above has its colon"},
-	{"did not find expected key", "this line does not fit those above; indent the keys of one mapping alike, and write nothing behind a closing quotation mark"},
+	{"mapping values are not allowed", "a colon is where no key can end; put a text with a colon and a space in quotes, or check that this line is " +
+		"indented like its neighbours and that the line above has its colon"},
+	{"did not find expected key", "this line does not match those above; indent all keys of a mapping equally, and write nothing after a closing quotation mark"},
 	{"did not find expected ',' or '}'", "a comma or a closing } is missing here or above"},
 	{"did not find expected ',' or ']'", "a comma or a closing ] is missing here or above"},
 	{"could not find expected ':'", "a key has no colon; write key: value"},
@@ -22,11 +22,11 @@ var malformed = []struct{ said, advice string }{
 	{"did not find expected node content", "a value is missing, or a bracket or brace is not closed"},
 	{"unknown escape character", doubleBackslash},
 	{"did not find expected hexdecimal number", doubleBackslash},
-	{"did not find expected '-' indicator", "the items of one list begin with - in one column"},
+	{"did not find expected '-' indicator", "all items of a list must begin with - in the same column"},
 	{"block sequence entries are not allowed", "a list begins on a line of its own, below its key"},
 	{"did not find expected alphabetic or numeric character", "a text cannot begin with * or & without quotes; put it in quotes"},
 	{"cannot start any token", "a text cannot begin with @ or ` without quotes; put it in quotes"},
-	{"control characters are not allowed", "a control character stands here; take it out"},
+	{"control characters are not allowed", "there is a control character here; remove it"},
 }
 
 const doubleBackslash = `a backslash in double quotes begins an escape; write \\ for one, or use single quotes`
@@ -59,7 +59,7 @@ func yamlAdvice(said, line string) string {
 	case strings.Contains(indent, "\t"):
 		return "a tab indents this line; use spaces"
 	case strings.HasPrefix(line, "```"):
-		return "a line of ``` is Markdown; leave it out"
+		return "a line of ``` is Markdown; remove it"
 	}
 	for _, m := range malformed {
 		if strings.Contains(said, m.said) {
@@ -97,7 +97,7 @@ func jsonProblem(content []byte, err error) (line int, text string) {
 	const begin = "this is not valid JSON: "
 	switch {
 	case errors.Is(err, errMoreValues):
-		return lineOf(content, at), begin + "more follows the first value; put everything into one"
+		return lineOf(content, at), begin + "there is more after the first value; put everything into one"
 	case strings.Contains(said, "escape"):
 		return lineOf(content, at), begin + `a backslash begins an escape; write \\ for one`
 	}
@@ -112,19 +112,19 @@ func jsonProblem(content []byte, err error) (line int, text string) {
 // comma before the place is the error.
 func jsonAdvice(before, rest []byte) (text string, comma bool) {
 	if next, ok := bytes.CutPrefix(rest, []byte(",")); ok && closes(bytes.TrimLeft(next, " \t\r\n")) {
-		return "a comma stands before a closing bracket; take it out", false
+		return "there is a comma before a closing bracket; remove it", false
 	}
 	switch {
 	case len(rest) == 0:
 		return "a brace, bracket or quotation mark is not closed", false
 	case bytes.HasPrefix(rest, []byte("//")), bytes.HasPrefix(rest, []byte("/*")), rest[0] == '#':
-		return "JSON has no comments; take it out, or write YAML, whose comments begin with #", false
+		return "JSON has no comments; remove it, or write YAML, whose comments begin with #", false
 	case bytes.HasSuffix(before, []byte(",")) && closes(rest):
-		return "a comma stands before a closing bracket; take it out", true
+		return "there is a comma before a closing bracket; remove it", true
 	case rest[0] == '\'':
 		return `texts are in double quotes; write " for '`, false
 	case bytes.HasPrefix(rest, []byte("True")), bytes.HasPrefix(rest, []byte("False")), bytes.HasPrefix(rest, []byte("None")):
-		return "it writes true, false and null", false
+		return "JSON has true, false and null", false
 	case rest[0] == '"' && !bytes.HasSuffix(before, []byte(",")):
 		return "a comma is missing before this", false
 	}

@@ -24,7 +24,7 @@ func (k checker) telemetry(t Telemetry) {
 		if err := k.o.CheckURL(t.OTLP, true); err != nil {
 			k.report.fail(key, err.Error())
 		} else if u.Scheme == "http" && !isLoopback(u.Hostname()) {
-			k.report.warn(key, "http is not encrypted, and whoever is on the way can read what is sent, the headers too; write https")
+			k.report.warn(key, "http is not encrypted, so others on the network can read what is sent, including the headers; write https")
 		}
 	}
 	k.headers("telemetry.headers", t.Headers)

@@ -57,7 +57,7 @@ func proxyNetwork(text string) (netip.Prefix, error) {
 	case p.Bits() == 0:
 		return p, errors.New("this would trust every address; name the proxies' own network")
 	case p != p.Masked():
-		return p, fmt.Errorf("this has bits beyond its length; write %v", p.Masked())
+		return p, fmt.Errorf("this has bits set beyond the prefix length; write %v", p.Masked())
 	}
 	return p, nil
 }
@@ -192,7 +192,7 @@ func (k checker) serverURL(key string, s *Server) {
 		if err := k.o.CheckURL(raw, s.Doorward.AllowPrivate); err != nil {
 			k.report.refuse(key, err.Error())
 		} else if scheme == "http" && !s.Doorward.AllowPrivate {
-			k.report.warn(key, "http is not encrypted, and others on the network can read and change the data; write https")
+			k.report.warn(key, "http is not encrypted, so others on the network can read and change the data; write https")
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (k checker) headers(key string, headers map[string]secret.Value) {
 		case !headerName.MatchString(name):
 			k.report.refuse(at, "this cannot be the name of a header, which has letters, digits and hyphens, and no space or colon; rename it")
 		case slices.Contains(ownHeaders, folded):
-			k.report.refuse(at, "this header is not for the configuration; leave it out")
+			k.report.refuse(at, "this header cannot be set in the configuration; remove it")
 		case strings.ContainsFunc(headers[name].Reveal(), isControl):
 			k.report.refuse(at, "the value holds a line end or another control character, which no header may")
 		}
