@@ -181,7 +181,7 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 		return fmt.Errorf("%w: %w", agent.ErrAgentShell, err)
 	}
 	if !peer.Terminal(listen.From(r.Context()).Peer) {
-		consoleHost(a).event(who, "approve.refused", "without a terminal of its own")
+		consoleHost(a).event(who, "approve.refused", "without a terminal of the operator")
 		return admin.ErrNoTerminal
 	}
 	return nil

@@ -183,13 +183,13 @@ func (a api) mayTrust(r *http.Request, who *principal.Principal) error {
 }
 
 // refusedShell is the reason in the record of an operator's act that was refused.
-const refusedShell = "below an MCP client, or left behind by one"
+const refusedShell = "a process above the caller is an MCP client, or may be an orphan of one"
 
 // openUI serves POST /admin/v1/ui.
 func (a api) openUI(r *http.Request, who *principal.Principal) (admin.UIOpened, error) {
 	by, err := consoleHost(a).operator(r, who)
 	if err != nil {
-		consoleHost(a).event(who, "ui.refused", "not the operator, or below an agent")
+		consoleHost(a).event(who, "ui.refused", "not the operator, or a process above the caller is an agent")
 		return admin.UIOpened{}, err
 	}
 	l := consoleHost(a).listener()

@@ -135,13 +135,13 @@ func timeOf(stamp string) time.Time {
 func heldFor(reason string) string {
 	switch reason {
 	case "policy":
-		return "policy lets the message be sent, and not be delivered at once"
+		return "policy permits the message, but not its immediate delivery"
 	case "paused":
 		return "the recipient is paused"
 	case "inbound":
-		return "the recipient has its messages held"
+		return "messages to the recipient are held"
 	case "hold":
-		return "nobody decided in time, and it was sent again"
+		return "the operator did not decide in time, and the message was sent again"
 	}
 	return reason
 }

@@ -148,7 +148,7 @@ func (w recorder) acts(notes []any) error {
 	for _, n := range notes {
 		r, ok := n.(*audit.Record)
 		if !ok {
-			return errors.New("a note that is no record")
+			return errors.New("a note that is not a record")
 		}
 		records = append(records, r)
 	}

@@ -108,7 +108,7 @@ func (d *Daemon) openAudit() error {
 		return fmt.Errorf("another doorward runs on the state directory %s: stop it, or give this one its own with --state-dir: %w", d.o.StateDir, err)
 	}
 	if errors.Is(err, audit.ErrDamaged) {
-		return fmt.Errorf("%w; find out why, and keep the directory as it is for that; to start a new log, move it away, start, and stop, and accept the new one with `doorward audit verify --accept`", err)
+		return fmt.Errorf("%w; find the cause, and keep the directory unchanged until then; to start a new log, move the directory away, start and stop the daemon, and accept the new log with `doorward audit verify --accept`", err)
 	}
 	if err != nil {
 		return err

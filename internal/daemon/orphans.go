@@ -120,7 +120,7 @@ func (o *orphans) save() {
 		err = durable.ReplaceAt(o.path, b)
 	}
 	if err != nil {
-		o.log.Warn("the list of clients could not be stored; after a restart an orphan of one may be taken for a terminal", "err", err)
+		o.log.Warn("the list of clients could not be stored; after a restart, an orphan of a client may be mistaken for a terminal of the operator", "err", err)
 	}
 }
 

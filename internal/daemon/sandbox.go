@@ -145,9 +145,9 @@ func sandboxError(r *process.Runner, box process.Sandbox) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, process.ErrOwnGranted):
-		return fmt.Errorf("%w; take it out of read, write, args and env of this server", err)
+		return fmt.Errorf("%w; remove it from read, write, args and env of this server", err)
 	}
-	return fmt.Errorf("%w; make it possible, or set sandbox: off under doorward for this server, which then may do all that you may", err)
+	return fmt.Errorf("%w; enable it on this system, or set sandbox: off under doorward for this server, which then has all rights of your user", err)
 }
 
 // SandboxProblems returns a problem for each server that cannot be contained on this system

@@ -37,7 +37,7 @@ func newServers(c *config.Config, runner *process.Runner, log *slog.Logger, vers
 	stderr func(server, line string)) (*serverSet, error) {
 	info, err := json.Marshal(map[string]string{"name": "doorward", "version": version})
 	if err != nil {
-		return nil, fmt.Errorf("naming ourselves: %w", err)
+		return nil, fmt.Errorf("encoding the name and version of this program: %w", err)
 	}
 	runner.Share(written(c))
 	set := &serverSet{config: c, open: make(map[string]opened)}

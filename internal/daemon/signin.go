@@ -53,7 +53,7 @@ func newOutward(o Options, log *audit.Log) *outward {
 func (o *outward) tokens(s signin.Settings) *tokens {
 	if o.store == nil && o.shut == nil {
 		if o.store, o.shut = signin.OpenStore(signin.Options{Dir: o.dir, Key: o.key}); o.shut != nil {
-			o.log.Error("servers cannot be signed in to", "err", o.shut)
+			o.log.Error("sign-ins to servers are not available", "err", o.shut)
 		}
 	}
 	if o.shut != nil {
@@ -61,7 +61,7 @@ func (o *outward) tokens(s signin.Settings) *tokens {
 	}
 	src, err := signin.NewSource(s, o.store, o.log, func(what string) { o.record(what, s.Server) })
 	if err != nil {
-		o.log.Debug("a server is not signed in to", "server", s.Server, "err", err)
+		o.log.Debug("a server has no sign-in", "server", s.Server, "err", err)
 		return nil
 	}
 	return &tokens{src}

@@ -148,7 +148,7 @@ func (a api) measure(ctx context.Context) admin.Measures {
 	}
 	all, err := m.server.Measure(ctx)
 	if err != nil {
-		a.d.log.Warn("messaging could not be measured", "err", err)
+		a.d.log.Warn("the metrics of messaging could not be read", "err", err)
 		return out
 	}
 	out.Agent = &admin.AgentMeasures{Accepted: all.Accepted, States: all.States, Peers: all.Peers, Waits: all.Waits, Sends: all.Sends}
