@@ -44,7 +44,7 @@ type route struct {
 type acts struct{ c *Console }
 
 // errNotFound means that the subject of a page does not exist.
-var errNotFound = errors.New("there is no such thing")
+var errNotFound = errors.New("there is no such item")
 
 // errAway means that a part is off, or that its database cannot be used.
 var errAway = errors.New("this part of the daemon is off, or its database cannot be used now")
@@ -155,9 +155,9 @@ func failure(err error) (status int, text string) {
 	case errors.Is(err, errForm), errors.Is(err, ErrVerdict):
 		return http.StatusBadRequest, "The form cannot be read."
 	case errors.Is(err, admin.ErrPasskey):
-		return http.StatusForbidden, "An approval takes a passkey: approve it on the page Decisions."
+		return http.StatusForbidden, "An approval needs a passkey: approve it on the page Decisions."
 	case errors.Is(err, passkey.ErrRefused):
-		return http.StatusForbidden, "The answer of the passkey is not good: it was for something else, came twice, or came too late. Try again."
+		return http.StatusForbidden, "The answer of the passkey is not valid: it was for something else, came twice, or came too late. Try again."
 	case errors.Is(err, passkey.ErrNone):
 		return http.StatusConflict, "No passkey is registered: add one on the page Passkeys first."
 	case errors.Is(err, passkey.ErrName):
