@@ -35,11 +35,11 @@ import (
 var (
 	// ErrRefused means that an answer belongs to no open ceremony, to another session or
 	// purpose, or is not signed by a registered key.
-	ErrRefused = errors.New("the passkey's answer is not good")
+	ErrRefused = errors.New("the passkey's answer is not valid")
 	// ErrNone means that no passkey is registered.
 	ErrNone = errors.New("no passkey is registered")
 	// ErrName means that the name of a key is not allowed.
-	ErrName = errors.New("not a name for a passkey")
+	ErrName = errors.New("the name of the passkey is not valid")
 )
 
 // rpID is the name to which browsers bind keys: the console is opened at localhost.
@@ -237,7 +237,7 @@ func (b *Book) signed(v Visit, id string, p Purpose, answer []byte) (string, err
 		return "", fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	if credential.Authenticator.CloneWarning {
-		return "", fmt.Errorf("%w: its counter went back", ErrRefused)
+		return "", fmt.Errorf("%w: its counter decreased", ErrRefused)
 	}
 	return idOf(credential.ID), b.used(credential)
 }
