@@ -50,11 +50,11 @@ func Key(text string) ([]byte, error) {
 	if coded, ok := strings.CutPrefix(text, secretPrefix); ok {
 		var err error
 		if key, err = base64.StdEncoding.DecodeString(coded); err != nil {
-			return nil, errors.New("behind whsec_ stands no base64")
+			return nil, errors.New("the text after whsec_ is not base64")
 		}
 	}
 	if len(key) < leastSecret {
-		return nil, fmt.Errorf("a secret has %d bytes at least", leastSecret)
+		return nil, fmt.Errorf("a secret must have at least %d bytes", leastSecret)
 	}
 	return key, nil
 }
