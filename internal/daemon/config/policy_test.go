@@ -65,7 +65,7 @@ func TestPolicyTestsProblems(t *testing.T) {
 		{"missing", "- {as: \"uid:1\"}\n", "p:1: [0]: its key \"action\" is missing\np:1: [0]: its key \"expect\" is missing"},
 		{"unknown", "- {as: \"uid:1\", action: ping, expect: deny, rules: x}\n", "p:1: [0].rules: unknown key; did you mean rule?"},
 		{"twice", "- {as: \"uid:1\", action: ping, expect: deny, as: \"uid:2\"}\n", "p:1: [0].as: duplicate key"},
-		{"principal", "- {as: root, action: ping, expect: deny}\n", "p:1: [0].as: no principal is called so"},
+		{"principal", "- {as: root, action: ping, expect: deny}\n", "p:1: [0].as: no principal has this name"},
 		{"expect", good + "- as: uid:1\n  action: ping\n  expect: denied\n", "p:4: [1].expect: this must be allow or deny"},
 		{"local", "- {as: \"uid:1\", action: ping, expect: deny, local: \"yes\"}\n", "p:1: [0].local: this must be true or false"},
 		{"grade", "- {as: \"uid:1\", action: ping, expect: deny, facts: {claimed: {name: x}}}\n", "p:1: [0].facts.claimed.name: claimed is not a grade that a rule can read"},

@@ -35,7 +35,7 @@ func (l *linter) asking() {
 	case !given:
 		return
 	case !l.permit:
-		l.fail("@ask is for permits: a forbid is never asked about; remove it, or write permit")
+		l.fail("@ask has an effect only on a permit: remove it from this forbid, or write permit")
 	case len(reason) > 256 || !visible.AllPrintable(reason):
 		l.fail("@ask must be one line of at most 256 bytes without control characters; shorten it")
 	}
@@ -50,9 +50,9 @@ func (l *linter) asking() {
 	}
 	switch {
 	case named == nil && l.coversDoorward():
-		l.warn(`this @ask also covers what cannot wait for the operator, such as agent.read and agent.register, and refuses that: name the actions, as in action == Action::"tools/call"`)
+		l.warn(`this @ask also covers actions that cannot wait for the operator, such as agent.read and agent.register, and refuses them: name the actions, as in action == Action::"tools/call"`)
 	case slices.Contains(named, instructionsRead):
-		l.warn("instructions.read waits for the operator in requests of MCP alone: under /auth/, and in what a client is told when it connects, it is refused")
+		l.warn("instructions.read can wait for the operator only in MCP requests: under /auth/, and in the instructions that a client gets when it connects, it is refused")
 	}
 }
 

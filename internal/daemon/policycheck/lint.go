@@ -61,7 +61,7 @@ func (l *linter) together() {
 		l.warn(`this forbid reads facts of the program, which no handshake and no one-shot request confirms, so it also refuses to open a session: name what it is about, such as action == Action::"tools/call"`)
 	}
 	if l.permit && !l.narrowed && l.widensScopes() {
-		l.warn("this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }, or name who is meant")
+		l.warn("this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }, or name the principals that are meant")
 	}
 }
 
@@ -190,7 +190,7 @@ func (l *linter) entity(e types.EntityUID) {
 		l.action(id)
 	case policy.TypeServer:
 		if id == "" || slash {
-			l.fail("no server is called %s; write the name that stands in mcpServers", policy.Clip(id))
+			l.fail("no server is called %s; write the name from mcpServers", policy.Clip(id))
 		} else {
 			l.server(id)
 		}
@@ -202,7 +202,7 @@ func (l *linter) entity(e types.EntityUID) {
 		}
 	case policy.TypeDoorward:
 		if id != policy.Itself {
-			l.fail("there is one Doorward, and it is written Doorward::\"doorward\"")
+			l.fail("the only entity of this type is Doorward::\"doorward\"")
 		}
 	default:
 		l.entityType(e.Type)
@@ -213,7 +213,7 @@ func (l *linter) entity(e types.EntityUID) {
 // an error, because the server may be disabled.
 func (l *linter) server(name string) {
 	if _, ok := l.o.Servers[name]; !ok && name != policy.ServerAgent && name != policy.ServerInstructions {
-		l.warn("no server %s is configured; the rule holds for nothing there", policy.Clip(name))
+		l.warn("no server %s is configured; the rule has no effect there", policy.Clip(name))
 	}
 }
 
@@ -222,7 +222,7 @@ func (l *linter) server(name string) {
 func (l *linter) action(id string) {
 	known := slices.Contains(methods(), id) || strings.HasPrefix(id, policy.ServerAgent+".") || strings.HasPrefix(id, policy.ServerInstructions+".")
 	if _, group := policy.Groups()[id]; !known && !group {
-		l.warn("Doorward knows no action %s; see that it is spelt as the method is", policy.Clip(id))
+		l.warn("Doorward has no action %s; check that it is spelled like the method", policy.Clip(id))
 	}
 }
 

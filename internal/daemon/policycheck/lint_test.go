@@ -47,8 +47,8 @@ func TestProblems(t *testing.T) {
 		{"comments", "// nothing\n/* here */\n", ""},
 
 		// Syntax.
-		{"no end", "\n" + forbidCall + "\n\n", "2:: this is not Cedar: the end stands where ; must"},
-		{"one token too few", "permit (principal, action, resource)\nwhen { principal.owner }\npermit (principal, action, resource);", "3:: this is not Cedar: permit stands where ; must"},
+		{"no end", "\n" + forbidCall + "\n\n", "2:: this is not Cedar: found the end, but ; is expected"},
+		{"one token too few", "permit (principal, action, resource)\nwhen { principal.owner }\npermit (principal, action, resource);", "3:: this is not Cedar: found permit, but ; is expected"},
 		{"no effect", "allow (principal, action, resource);", "1:: this is not Cedar: unexpected effect: allow"},
 		{"text without end", forbidCall + "\nwhen { resource.name == \"x };\n", "2:: this is not Cedar: literal not terminated"},
 		{"escape", forbidCall + "\n\nwhen { resource.name == \"\\q\" };\n// more\n", "3:: this is not Cedar: "},
@@ -81,9 +81,9 @@ func TestProblems(t *testing.T) {
 		{"permit in a set", `permit (principal in Kind::"uid", action, resource) when { [context].contains(context) };`, "1:: " + wholeContext},
 		{"forbid compares context", forbidCall + ` when { context == {} };`, "1:: " + wholeContext},
 		{"forbid takes a group", forbidCall + ` when { context.attested == {} };`, "1:: name the fact, as in context.attested.gid"},
-		{"claimed", forbidCall + ` when { context.claimed.name == "x" };`, "1:: what a caller says of itself decides nothing"},
-		{"claimed asked", forbidCall + ` when { context has claimed };`, "1:: what a caller says of itself decides nothing"},
-		{"claimed in a permit", `permit (principal in Kind::"uid", action, resource) when { context["claimed"].name == "x" };`, "1:: what a caller says of itself decides nothing"},
+		{"claimed", forbidCall + ` when { context.claimed.name == "x" };`, "1:: a claim of the caller about itself decides nothing"},
+		{"claimed asked", forbidCall + ` when { context has claimed };`, "1:: a claim of the caller about itself decides nothing"},
+		{"claimed in a permit", `permit (principal in Kind::"uid", action, resource) when { context["claimed"].name == "x" };`, "1:: a claim of the caller about itself decides nothing"},
 		{"forbid on observed", forbidCall + ` when { context.observed.exe == "x" };`, ""},
 		{"permit on attested", `permit (principal in Kind::"uid", action, resource) when { context.attested.uid == 7 };`, ""},
 
@@ -107,15 +107,15 @@ func TestProblems(t *testing.T) {
 		{"principal in a condition", forbidCall + ` when { [Principal::"uid:1", Principal::"joe"].contains(principal) };`, "1:: no principal is called joe"},
 		{"tool without server", `forbid (principal, action, resource == Tool::"add");`, `1:: no tool is called add; write Tool::"SERVER/NAME"`},
 		{"server with a tool", `forbid (principal, action, resource in Server::"notes/add");`, "1:: no server is called notes/add"},
-		{"doorward", `forbid (principal, action, resource == Doorward::"daemon");`, "1:: there is one Doorward"},
+		{"doorward", `forbid (principal, action, resource == Doorward::"daemon");`, "1:: the only entity of this type is Doorward"},
 		{"attribute", forbidCall + ` when { principal.localhost };`, "1:: a principal has no localhost; it has admin, grants, kind, local, name, owner, scoped, servers, stranger"},
 		{"attribute asked", forbidCall + ` when { resource has path };`, "1:: a resource has no path; it has configured, name, server"},
 		{"attribute of an action", forbidCall + ` when { action.name == "x" };`, "1:: an action has no members"},
-		{"tag", forbidCall + ` when { principal.hasTag("x") };`, "1:: nothing here has tags"},
+		{"tag", forbidCall + ` when { principal.hasTag("x") };`, "1:: entities have no tags here"},
 		{"member of an attribute", forbidCall + ` when { principal.name.first == "x" };`, "1:: principal.name has no members"},
 
 		// Comparisons that are never true.
-		{"uid as text", forbidCall + ` when { context.attested.uid == "1000" };`, "1:: context.attested.uid is a number and is compared with text, which it never is"},
+		{"uid as text", forbidCall + ` when { context.attested.uid == "1000" };`, "1:: context.attested.uid is a number and is compared with text, which it never equals"},
 		{"uid as text, turned", forbidCall + ` when { "1000" != context.attested.uid };`, "1:: context.attested.uid is a number"},
 		{"uid in a list of texts", forbidCall + ` when { ["1000"].contains(context.attested.uid) };`, "1:: context.attested.uid is a number"},
 		{"group as text", forbidCall + ` when { context.attested.groups.contains("27") };`, "1:: context.attested.groups is a set of numbers and does not contain text"},
@@ -134,7 +134,7 @@ func TestProblems(t *testing.T) {
 
 		// Warnings.
 		{"server", `forbid (principal, action, resource in Server::"ghost");`, "1:: warning: no server ghost is configured"},
-		{"action", `forbid (principal, action == Action::"tool/call", resource);`, "1:: warning: Doorward knows no action tool/call"},
+		{"action", `forbid (principal, action == Action::"tool/call", resource);`, "1:: warning: Doorward has no action tool/call"},
 		{"widens scopes", `@id("w") permit (principal, action == Action::"tools/call", resource in Server::"notes");`, "1:w: warning: this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }"},
 		{"widens no scopes", `permit (principal, action, resource in Server::"notes") unless { principal.scoped };`, ""},
 		{"narrowed", `permit (principal, action, resource in Server::"notes") when { principal in Kind::"spawn" };`, ""},
@@ -145,17 +145,17 @@ func TestProblems(t *testing.T) {
 		{"pid at handshakes", `forbid (principal, action, resource in Server::"notes") when { context.observed.pid == 1 };`, ""},
 
 		// Acts that wait for the operator.
-		{"ask of a forbid", `@ask("why") ` + forbidCall + `;`, "1:: @ask is for permits"},
+		{"ask of a forbid", `@ask("why") ` + forbidCall + `;`, "1:: @ask has an effect only on a permit"},
 		{"ask of what can wait", `@ask("why") permit (principal in Kind::"uid", action in [Action::"tools/call", Action::"agent.send", Action::"agent.spawn"], resource);`, ""},
 		{"ask of a mailbox", `@ask("why") permit (principal in Kind::"uid", action == Action::"agent.deliver", resource);`, ""},
 		{"ask of reading mail", `@ask("why") permit (principal in Kind::"uid", action == Action::"agent.read", resource);`, "1:: agent.read cannot wait for the operator; @ask is for tools/call, "},
 		{"ask of a subscription", `@ask("why") permit (principal in Kind::"uid", action in [Action::"tools/call", Action::"resources/subscribe"], resource);`, "1:: resources/subscribe cannot wait"},
 		{"ask of a group", `@ask("why") permit (principal in Kind::"uid", action in Action::"messaging", resource);`, "1:: messaging cannot wait"},
 		{"ask of a session", `@ask("why") permit (principal in Kind::"uid", action == Action::"instructions.session", resource);`, "1:: instructions.session cannot wait"},
-		{"ask of an unknown method", `@ask("why") permit (principal in Kind::"uid", action == Action::"vendor/own", resource in Server::"notes");`, "1:: warning: Doorward knows no action vendor/own\n1:: vendor/own cannot wait"},
-		{"ask of everything", `@ask("why") permit (principal in Kind::"uid", action, resource);`, "1:: warning: this @ask also covers what cannot wait"},
+		{"ask of an unknown method", `@ask("why") permit (principal in Kind::"uid", action == Action::"vendor/own", resource in Server::"notes");`, "1:: warning: Doorward has no action vendor/own\n1:: vendor/own cannot wait"},
+		{"ask of everything", `@ask("why") permit (principal in Kind::"uid", action, resource);`, "1:: warning: this @ask also covers actions that cannot wait"},
 		{"ask of a server", `@ask("why") permit (principal in Kind::"uid", action, resource in Server::"notes");`, ""},
-		{"ask of instructions", `@ask("why") permit (principal in Kind::"uid", action == Action::"instructions.read", resource);`, "1:: warning: instructions.read waits for the operator in requests of MCP alone"},
+		{"ask of instructions", `@ask("why") permit (principal in Kind::"uid", action == Action::"instructions.read", resource);`, "1:: warning: instructions.read can wait for the operator only in MCP requests"},
 
 		// All at once.
 		{"several", forbidCall + " when { principal.x && context.y };\n\n@id(\"default.\") " + forbidCall + ";\npermit (principal == Principal::\"x\", action, resource);",

@@ -74,7 +74,7 @@ func (l *linter) context(p policy.Path) {
 	case "args":
 		l.guarded = l.guarded || p.Has && len(p.Steps) == 1
 	case principal.Claimed.String():
-		l.fail("what a caller says of itself decides nothing, and there is no context.claimed; use an attested or verified fact")
+		l.fail("a claim of the caller about itself decides nothing, so there is no context.claimed; use an attested or verified fact")
 	case principal.Observed.String():
 		if l.permit {
 			return // policy itself refuses it
@@ -167,7 +167,7 @@ func (l *linter) comparison(n ast.IsNode) {
 	case ast.NodeTypeContains:
 		l.element(n)
 	case ast.NodeTypeHasTag, ast.NodeTypeGetTag:
-		l.fail("nothing here has tags; read an attribute or a fact")
+		l.fail("entities have no tags here; read an attribute or a fact")
 	case ast.NodeTypeLike:
 		if p, ok := policy.PathOf(n.Arg); ok {
 			if f, known := formOf(p); known && f != policy.FormText {
@@ -192,7 +192,7 @@ func (l *linter) pair(a, b ast.IsNode) {
 		l.fail("the %s is not %s; compare it with %s", p.Variable, word(literal), map[string]string{"principal": `Principal::"…"`,
 			"action": `Action::"…"`, "resource": `Tool::"…" or Server::"…"`}[p.Variable])
 	case isLiteral && isKnown && known != literal:
-		l.fail("%s is %s and is compared with %s, which it never is", written(p), word(known), word(literal))
+		l.fail("%s is %s and is compared with %s, which it never equals", written(p), word(known), word(literal))
 	case isLiteral && p.Variable == "principal" && len(p.Steps) == 1 && p.Steps[0] == "kind":
 		l.entity(types.NewEntityUID(policy.TypeKind, b.(ast.NodeValue).Value.(types.String)))
 	}

@@ -57,7 +57,7 @@ func syntaxText(err error) string {
 		said += "; a rule begins with permit or forbid"
 	}
 	if m := exactShape.FindStringSubmatch(said); m != nil {
-		said = fmt.Sprintf("%s stands where %s must", quoted(m[1]), m[2])
+		said = fmt.Sprintf("found %s, but %s is expected", quoted(m[1]), m[2])
 	}
 	return strings.Map(func(r rune) rune {
 		if !visible.Printable(r) {

@@ -66,7 +66,7 @@ func allowed(allow bool) string {
 // Caller sets the principal of the question.
 func (t *Trial) Caller(name string) error {
 	if _, _, err := principal.Parse(name); err != nil {
-		return fmt.Errorf("no principal is called so; %s", spelling)
+		return fmt.Errorf("no principal has this name; %s", spelling)
 	}
 	t.As = name
 	return nil
@@ -85,7 +85,7 @@ func (t *Trial) Fact(grade, name string, values ...string) error {
 func factOf(grade, name string, values []string) (principal.Fact, error) {
 	var g principal.Grade
 	if g.UnmarshalText([]byte(grade)) != nil || !g.MayRestrict() {
-		return principal.Fact{}, fmt.Errorf("there is no grade %s for a rule; there are attested, verified, observed", policy.Clip(grade))
+		return principal.Fact{}, fmt.Errorf("%s is not a grade that a rule can read; the grades are attested, verified, observed", policy.Clip(grade))
 	}
 	f, ok := policy.KnownFacts[name]
 	if !ok {
