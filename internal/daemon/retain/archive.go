@@ -54,7 +54,7 @@ func archive(dir, to string, through int, v note.Verifier) (r auditlog.Report, e
 		return r, err
 	}
 	if r, err = auditlog.Verify(to, v); err == nil && !r.OK {
-		err = fmt.Errorf("%w: the archive is not whole: record %d: %s", audit.ErrDamaged, r.FirstBad, r.Reason)
+		err = fmt.Errorf("%w: the archive is not complete: record %d: %s", audit.ErrDamaged, r.FirstBad, r.Reason)
 	}
 	return r, err
 }
@@ -72,7 +72,7 @@ func joint(dir, to string) (int, error) {
 	}
 	if len(have) > 0 {
 		if last := have[len(have)-1]; last < begin.Segment {
-			return 0, fmt.Errorf("it ends with segment %d, and the log begins with %d: name another directory", last, begin.Segment+1)
+			return 0, fmt.Errorf("it ends with segment %d, and the log begins with %d: use another directory", last, begin.Segment+1)
 		}
 		return max(have[len(have)-1], begin.Segment+1), nil
 	}
