@@ -23,7 +23,7 @@ var (
 	ErrGone = errors.New("the peer process is gone")
 	// ErrNoIdentity means that the kernel gave no usable uid: none at all, or the overflow
 	// uid, which every unmapped user of a user namespace shares.
-	ErrNoIdentity = errors.New("the peer's uid cannot be told")
+	ErrNoIdentity = errors.New("the peer's uid cannot be determined")
 )
 
 // Credentials holds the facts about the peer of a Unix socket. UID, GID, Groups and Label

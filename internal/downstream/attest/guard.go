@@ -13,7 +13,7 @@ import (
 
 // The reasons why a Guard ended a connection, as passed to onBreach.
 const (
-	BreachWriter      = "bytes came from another process than the one that connected"
+	BreachWriter      = "bytes came from a process other than the one that connected"
 	BreachUnattested  = "bytes came without the credentials of their writer"
 	BreachTruncated   = "control data did not fit and was cut off"
 	BreachDescriptors = "descriptors were passed"
@@ -21,7 +21,7 @@ const (
 )
 
 // ErrBreach is the error of Read after a breach. The connection is then closed.
-var ErrBreach = errors.New("the connection is no longer its connector's alone")
+var ErrBreach = errors.New("the connection is no longer used only by the process that opened it")
 
 // guard is a Unix connection of which only the bytes of the connecting process are read. It
 // has the methods of net.Conn and CloseWrite. The other methods of the inner connection are
