@@ -90,7 +90,7 @@ func New(o Options) *Authenticator {
 	a.file.path, a.file.namer = o.File, newNamer(o.IDKey)
 	a.env = envSource(o.Env, a.file.namer)
 	if a.oauth != nil && a.env.cred != nil && looksLikeJWT(strings.TrimSpace(o.Env.Reveal())) {
-		a.env = source{problem: EnvToken + " has the form of an access token: with oauth only the issuer's can be accepted in it"}
+		a.env = source{problem: EnvToken + " has the form of an access token (JWT): with oauth, only tokens of the issuer are accepted in this form"}
 	}
 	a.failures = newLimiter()
 	a.loopback = newLoopbackCallers(o.UID)

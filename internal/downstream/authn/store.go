@@ -28,12 +28,12 @@ var (
 	// that name.
 	ErrNoToken = errors.New("no such token")
 	// ErrScope means that a scope is not valid.
-	ErrScope = errors.New("a scope is a comma-separated list of server:NAME, tool:SERVER/NAME, agent, instructions, admin, approve")
+	ErrScope = errors.New("a scope is a comma-separated list of server:NAME, tool:SERVER/NAME, agent, instructions, admin")
 	// ErrExpiry means that a token would have expired before it is made.
-	ErrExpiry = errors.New("a token expires in the future")
+	ErrExpiry = errors.New("the expiry of a token must be in the future")
 	// ErrOverlap means that a predecessor would have ended before its successor is
 	// made.
-	ErrOverlap = errors.New("an overlap is not negative")
+	ErrOverlap = errors.New("an overlap must not be negative")
 	// ErrNoPredecessor means that there is no token to succeed.
 	ErrNoPredecessor = errors.New("no token of that name is accepted now: make one without --overlap")
 )

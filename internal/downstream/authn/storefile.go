@@ -77,7 +77,7 @@ func (s *Store) load() ([]record, peer.Stamp, error) {
 		return nil, stamp, fmt.Errorf("reading the token store: %w", err)
 	}
 	if !stamp.Regular || stamp.UID != uint32(os.Geteuid()) || stamp.Perm&0o077 != 0 {
-		return nil, stamp, fmt.Errorf("the token store %s must be a file of ours with mode 0600", path)
+		return nil, stamp, fmt.Errorf("the token store %s must be a file of the current user with mode 0600", path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxStore+1))
 	if err != nil {
