@@ -38,11 +38,11 @@ var (
 	ErrOwner   = errors.New("it belongs to another user")
 	ErrMode    = errors.New("its mode is not 0600")
 	ErrLinks   = errors.New("it has more than one hard link")
-	ErrSize    = errors.New("it is larger than a session file")
+	ErrSize    = errors.New("it is too large for a session file")
 	ErrForm    = errors.New("it does not hold a session")
 	ErrExpired = errors.New("its session has expired")
 	ErrBinding = errors.New("its session belongs to another process")
-	ErrFolder  = errors.New("it is not a private directory of ours (0700, no link)")
+	ErrFolder  = errors.New("it is not a private directory of the current user (mode 0700, no link)")
 )
 
 const (
