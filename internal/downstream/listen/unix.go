@@ -133,7 +133,7 @@ func (u *unixSocket) settle(dir *os.File) error {
 		return err
 	}
 	if file.Mode() != os.ModeSocket|0o600 || !os.SameFile(checked, now) {
-		return fmt.Errorf("%s is not what was bound", u.path)
+		return fmt.Errorf("%s is not the socket that was bound", u.path)
 	}
 	return nil
 }
