@@ -47,7 +47,7 @@ func ListenerPID(c syscall.RawConn) (int, error) {
 		err = inner
 	}
 	if err != nil {
-		return 0, fmt.Errorf("asking who made the socket: %w", err)
+		return 0, fmt.Errorf("finding the process that made the socket: %w", err)
 	}
 	return int(who.Pid), nil
 }

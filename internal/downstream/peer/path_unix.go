@@ -48,7 +48,7 @@ func private(f *os.File) error {
 		return err
 	}
 	if uid, _, ok := Owner(fi); !ok || uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("%s belongs to uid %d, not to us", f.Name(), uid)
+		return fmt.Errorf("%s belongs to uid %d, not to the current user", f.Name(), uid)
 	}
 	if fi.Mode().Perm()&0o022 != 0 {
 		return fmt.Errorf("%s can be written by others (mode %04o)", f.Name(), fi.Mode().Perm())
@@ -123,7 +123,7 @@ func ClearSocket(path string) error {
 		return fmt.Errorf("%s is not a socket (%s): %w", path, fi.Mode().Type(), ErrInUse)
 	}
 	if uid, _, ok := Owner(fi); !ok || uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("%s belongs to uid %d, not to us: %w", path, uid, ErrInUse)
+		return fmt.Errorf("%s belongs to uid %d, not to the current user: %w", path, uid, ErrInUse)
 	}
 	if err := connectUnix(path); !errors.Is(err, unix.ECONNREFUSED) {
 		return fmt.Errorf("a process answers on %s: %w", path, ErrInUse)

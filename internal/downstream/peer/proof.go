@@ -29,7 +29,7 @@ const MaxProof = 256
 const nonceLen = 43
 
 // ErrProof is wrapped by the errors of CheckProof.
-var ErrProof = errors.New("the daemon did not show that it holds its key")
+var ErrProof = errors.New("the daemon did not prove that it holds its key")
 
 func proofText(nonce string, pid int) []byte {
 	return []byte("doorward daemon proof 1\n" + nonce + "\n" + strconv.Itoa(pid) + "\n")
@@ -50,11 +50,11 @@ func CheckProof(key ed25519.PublicKey, nonce, proof string, listener int32) erro
 	number, text, _ := strings.Cut(proof, " ")
 	pid, err := strconv.Atoi(number)
 	if err != nil {
-		return fmt.Errorf("%w: its answer has another form", ErrProof)
+		return fmt.Errorf("%w: its answer is malformed", ErrProof)
 	}
 	signature, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, proofText(nonce, pid), signature) {
-		return fmt.Errorf("%w: its signature is not right", ErrProof)
+		return fmt.Errorf("%w: its signature is not valid", ErrProof)
 	}
 	if listener != 0 && int(listener) != pid {
 		return fmt.Errorf("%w: process %d listens, and process %d answered", ErrProof, listener, pid)

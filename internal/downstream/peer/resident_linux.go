@@ -17,11 +17,11 @@ import (
 func Unmap() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return fmt.Errorf("finding the own program: %w", err)
+		return fmt.Errorf("finding the path of this program: %w", err)
 	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		return fmt.Errorf("finding the own mappings: %w", err)
+		return fmt.Errorf("finding the memory mappings of this program: %w", err)
 	}
 	for line := range bytes.Lines(maps) {
 		at, length, ok := readOnly(strings.TrimSuffix(string(line), "\n"), exe)
@@ -29,7 +29,7 @@ func Unmap() error {
 			continue
 		}
 		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, at, length, unix.MADV_DONTNEED); errno != 0 {
-			return fmt.Errorf("letting go of the own program's pages: %w", errno)
+			return fmt.Errorf("releasing the pages of this program: %w", errno)
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ func (b BadCheckpoint) Error() string { return string(b) }
 
 const (
 	errCheckpointForm = BadCheckpoint("it is not in the form of a checkpoint")
-	errSignature      = BadCheckpoint("its signature is not right")
+	errSignature      = BadCheckpoint("its signature is not valid")
 )
 
 // Mark is the content of a checkpoint without its signature: the log had Seq
