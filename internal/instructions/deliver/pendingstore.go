@@ -48,7 +48,7 @@ func (l *late) Ready(ctx context.Context) error {
 	if st := l.there.Load(); st != nil {
 		return st.Shelf.Ready(ctx)
 	}
-	return l.wait("waiting for the first look at the instructions")
+	return l.wait("waiting for the first scan of the instructions")
 }
 
 func (l *late) Set() (*document.Set, library.State) {

@@ -168,7 +168,7 @@ func (l *Library) Ready(ctx context.Context) error {
 	case <-l.ready:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the first look at the instructions: %w", ctx.Err())
+		return fmt.Errorf("waiting for the first scan of the instructions: %w", ctx.Err())
 	}
 }
 
