@@ -49,12 +49,12 @@ func (p *parser) body(text string, line int, d *Document) {
 	trimmed := strings.TrimLeft(text, "\n")
 	d.Body = strings.TrimRight(trimmed, " \t\n")
 	if d.Body == "" {
-		p.fail(line-1, "there is no text behind the header")
+		p.fail(line-1, "there is no text after the header")
 		return
 	}
 	line += len(text) - len(trimmed)
 	if last := strings.Count(d.Body, "\n"); strings.HasSuffix(d.Body, "{") || strings.HasSuffix(d.Body, `\`) {
-		p.fail(line+last, `a text does not end with { or \: what follows where it is included would be read as something else`)
+		p.fail(line+last, `a text must not end with { or \: where it is included, the text after it would be read differently`)
 	}
 	p.visible(d.Body, line)
 	b := bodyReader{parser: p, d: d, line: line}

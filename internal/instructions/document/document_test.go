@@ -187,8 +187,8 @@ func TestWhatIsWrongIsToldWithItsLine(t *testing.T) {
 		"mcp_prompt as a word":         {head + "mcp_prompt: yes!\n---\nx", "true or false"},
 		"a prompt that is a voice":     {"---\nname: a!\nclass: voice\nmcp_prompt: true\n---\nx", "only a document of class template is an MCP prompt"},
 		"variables of instructions":    {"---\nname: a!\nclass: instructions\nvariables: {b: {type: string}}\n---\nx", "only a document of class template has variables"},
-		"a voice of another class":     {"---\nname: voice!\nclass: template\n---\nx", "named voice is of class voice"},
-		"a preamble with variables":    {"---\nname: preamble!\nclass: template\nvariables: {b: {type: string}}\n---\nx", "named preamble is of class template, without"},
+		"a voice of another class":     {"---\nname: voice!\nclass: template\n---\nx", "named voice must be of class voice"},
+		"a preamble with variables":    {"---\nname: preamble!\nclass: template\nvariables: {b: {type: string}}\n---\nx", "named preamble must be of class template, without"},
 		"a preamble with an include":   {"---\nname: preamble!\nclass: template\n---\n{{> b}}", "named preamble"},
 		"a preamble of another class":  {"---\nname: preamble!\nclass: voice\n---\nx", "named preamble"},
 		"audience that is text":        {head + "audience: everybody!\n---\nx", "audience must be a mapping"},
@@ -217,10 +217,10 @@ func TestWhatIsWrongIsToldWithItsLine(t *testing.T) {
 		"a length that is text":         {head + "variables:\n  a: {maxLength: \"3\"}!\n---\nx", "value of the wrong type"},
 		"a default of another type":     {head + "variables:\n  a: {type: integer, default: \"3\"}!\n---\nx", "default of a does not fit"},
 		"a default that is too large":   {head + "variables:\n  a: {maximum: 2, default: 3}!\n---\nx", "default of a does not fit"},
-		"a number with underscores":     {head + "variables:\n  a: {default: 1_000}!\n---\nx", "read differently"},
-		"an octal number":               {head + "variables:\n  a: {default: 0o17}!\n---\nx", "read differently"},
-		"infinity":                      {head + "variables:\n  a: {default: .inf}!\n---\nx", "read differently"},
-		"a date":                        {head + "variables:\n  a: {default: 2026-01-02}!\n---\nx", "read differently"},
+		"a number with underscores":     {head + "variables:\n  a: {default: 1_000}!\n---\nx", "different parsers read"},
+		"an octal number":               {head + "variables:\n  a: {default: 0o17}!\n---\nx", "different parsers read"},
+		"infinity":                      {head + "variables:\n  a: {default: .inf}!\n---\nx", "different parsers read"},
+		"a date":                        {head + "variables:\n  a: {default: 2026-01-02}!\n---\nx", "different parsers read"},
 		"deep nesting":                  {head + "variables: {a: " + strings.Repeat("{not: ", 30) + "{}" + strings.Repeat("}", 30) + "}!\n---\nx", "nested too deeply"},
 		"a placeholder without name":    {head + "---\nx\n{{}}!\n", `write \{{ for`},
 		"a placeholder with spaces":     {head + "variables: {a: {}}\n---\n\nx\n{{ a }}!\n", `write \{{ for`},
@@ -229,8 +229,8 @@ func TestWhatIsWrongIsToldWithItsLine(t *testing.T) {
 		"a function":                    {head + "variables: {a: {}}\n---\n{{upper a}}!\n", `write \{{ for`},
 		"a loop":                        {head + "variables: {a: {}}\n---\n{{#a}}!\n", `write \{{ for`},
 		"braces in a code block":        {head + "---\n```\n${{ secrets.X }}!\n```\n", `write \{{ for`},
-		"an open brace at the end":      {head + "---\nx\nif {!\n\n", "does not end with"},
-		"an escape at the end":          {head + "---\nx\n\\!\n", "does not end with"},
+		"an open brace at the end":      {head + "---\nx\nif {!\n\n", "must not end with"},
+		"an escape at the end":          {head + "---\nx\n\\!\n", "must not end with"},
 		"an unknown variable":           {head + "variables: {a: {}}\n---\n{{a}}\n\n{{b}}!\n", `no variable "b"`},
 		"a variable of a voice":         {"---\nname: a\nclass: voice\n---\n{{b}}!\n", `no variable "b"`},
 		"an include of a file":          {head + "---\n{{> b/c}}!\n", `write \{{ for`},
@@ -281,7 +281,7 @@ func TestAllProblemsAreToldInTheOrderOfLines(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("a.md", []byte("---\nnmae: a\nclass: x\naudience: {roles: b}\n---\n{{x}}\n{{y}}\n"))
 	want := `a.md:1: the key name is missing
-a.md:2: unknown key "nmae"; there are name, class, tier, audience, variables, description and mcp_prompt
+a.md:2: unknown key "nmae"; the keys are name, class, tier, audience, variables, description and mcp_prompt
 a.md:3: "x" is not one of instructions, voice, template
 a.md:4: this must be a list, such as ["uid:*"]
 a.md:6: there is no variable "x" in the header

@@ -61,7 +61,7 @@ func (p *parser) key(k, v *yaml.Node, d *Document) {
 	case "variables":
 		p.variables(v, d)
 	default:
-		p.fail(k.Line, "unknown key %q; there are name, class, tier, audience, variables, description and mcp_prompt", plaintext.Clip(k.Value, maxShown))
+		p.fail(k.Line, "unknown key %q; the keys are name, class, tier, audience, variables, description and mcp_prompt", plaintext.Clip(k.Value, maxShown))
 	}
 }
 

@@ -70,12 +70,12 @@ func (p *parser) together(d *Document) {
 	switch template := d.Class == ClassTemplate; {
 	case d.Class == "" || d.Name == "":
 	case d.Name == VoiceName && d.Class != ClassVoice:
-		p.fail(d.line, `a document named voice is of class voice`)
+		p.fail(d.line, `a document named voice must be of class voice`)
 	case !template && d.Variables != nil:
 		p.fail(d.line, `only a document of class template has variables`)
 	case !template && d.Prompt:
 		p.fail(d.line, `only a document of class template is an MCP prompt`)
 	case d.Name == PreambleName && (!template || d.Variables != nil || d.Prompt || d.includes != nil):
-		p.fail(d.line, `a document named preamble is of class template, without variables, includes and mcp_prompt`)
+		p.fail(d.line, `a document named preamble must be of class template, without variables, includes and mcp_prompt`)
 	}
 }

@@ -96,7 +96,7 @@ func (p *parser) schema(n *yaml.Node) bool {
 				ok = p.schema(s) && ok
 			}
 		default:
-			p.fail(k.Line, "%q is not a keyword of JSON Schema that is used here", plaintext.Clip(k.Value, maxShown))
+			p.fail(k.Line, "%q is not a keyword of JSON Schema that is supported here", plaintext.Clip(k.Value, maxShown))
 			ok = false
 		}
 	}
@@ -197,6 +197,6 @@ func (p *parser) jsonScalar(dst []byte, n *yaml.Node) ([]byte, bool) {
 	case n.Tag == "!!null":
 		return append(dst, "null"...), true
 	}
-	p.fail(n.Line, "%q is read differently by different readers; write plain digits, or put it in quotes", plaintext.Clip(n.Value, maxShown))
+	p.fail(n.Line, "different parsers read %q differently; write plain digits, or put it in quotes", plaintext.Clip(n.Value, maxShown))
 	return nil, false
 }

@@ -91,7 +91,7 @@ func (b *builder) take(docs []*Document) {
 		}
 		first[key] = d
 		if d.Name == PreambleName && len(d.Body) > MaxPreamble {
-			b.fail(d, d.line, "a preamble has at most 1024 bytes: it stands in front of every text")
+			b.fail(d, d.line, "a preamble must have at most 1024 bytes: it is put in front of every text")
 			continue
 		}
 		b.set.byName[d.Name] = append(b.set.byName[d.Name], d)
@@ -252,7 +252,7 @@ func (b *builder) ambiguous(variants []*Document) {
 		for _, before := range variants[:i] {
 			if rivals(&before.Audience, &d.Audience) {
 				b.problems = append(b.problems, Problem{File: d.File, Line: max(d.line, 1), Warning: true,
-					Text: "the document " + d.Name + " is in " + before.File + " too, for an audience that fits some callers just as well; those get that one"})
+					Text: "the document " + d.Name + " is in " + before.File + " too, for an audience that fits some callers equally well; those callers get that one"})
 			}
 		}
 	}
