@@ -302,7 +302,7 @@ func (l *Library) Delivered(ctx context.Context, ref string) (Delivered, bool, e
 func (l *Library) deliveries(ctx context.Context, and string, most int64, args ...any) ([]Delivered, error) {
 	now := l.o.Now()
 	if err := l.ledger.flush(ctx, now); err != nil {
-		return nil, fmt.Errorf("writing down deliveries: %w", err)
+		return nil, fmt.Errorf("storing deliveries: %w", err)
 	}
 	args = append([]any{l.o.Installation, now.Add(-deliveriesKept).UnixMilli(), most}, args...)
 	var out []Delivered

@@ -88,7 +88,7 @@ func (r *remote) list(ctx context.Context, budget time.Duration, p *patience) ([
 		r.begun = begun{}
 		return nil, "", errUnchanged
 	case len(list.Templates) > maxFiles:
-		return nil, "", fmt.Errorf("it lists %d documents: there may be %d", len(list.Templates), maxFiles)
+		return nil, "", fmt.Errorf("it lists %d documents: at most %d are possible", len(list.Templates), maxFiles)
 	}
 	return list.Templates, etag, nil
 }
@@ -277,7 +277,7 @@ func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most
 		return "", &wrongAnswer{"the answer is not the expected JSON object"} // the error may quote it
 	}
 	if repeats(body, req.Header.Get("Authorization")) {
-		return "", errors.New("the answer repeats the credential")
+		return "", errors.New("the answer contains the credential")
 	}
 	return resp.Header.Get("ETag"), nil
 }

@@ -184,7 +184,7 @@ func (l *Library) Set() (*document.Set, State) {
 // database is closed.
 func (l *Library) Close(ctx context.Context) error {
 	if err := l.ledger.flush(ctx, l.o.Now()); err != nil {
-		return fmt.Errorf("writing down deliveries: %w", err)
+		return fmt.Errorf("storing deliveries: %w", err)
 	}
 	return nil
 }

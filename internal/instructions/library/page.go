@@ -104,7 +104,7 @@ func (l *Library) open(e edition, sealed []byte) (content []byte, d *document.Do
 		return nil, nil, fmt.Errorf("is not valid any more: %w", err)
 	}
 	if d.Name != e.name || d.Version != e.version {
-		return nil, nil, errors.New("is not what its row says")
+		return nil, nil, errors.New("does not match its row")
 	}
 	return content, d, nil
 }

@@ -15,7 +15,7 @@ const asItIs = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 func stampOf(fi fs.FileInfo) (stamp, error) {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
-		return stamp{}, fmt.Errorf("this system does not tell the owner of %s", fi.Name())
+		return stamp{}, fmt.Errorf("the owner of %s cannot be determined on this system", fi.Name())
 	}
 	return stamp{mode: fi.Mode(), uid: st.Uid, size: fi.Size(), dev: uint64(st.Dev), ino: st.Ino,
 		mtime: fi.ModTime().UnixNano(), ctime: changeTime(st)}, nil
