@@ -120,11 +120,11 @@ func admit(r Request) (Request, error) {
 	case r.Project != "" && !protocol.ValidNamespace(r.Project):
 		return r, fmt.Errorf("%w: a project is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit", ErrRequest)
 	case len(r.Bind) > maxBind || !plain(r.Bind):
-		return r, fmt.Errorf("%w: it cannot be bound to that", ErrRequest)
+		return r, fmt.Errorf("%w: the value that it is bound to is not valid", ErrRequest)
 	case len(r.Maker) > maxMaker || !plain(r.Maker):
-		return r, fmt.Errorf("%w: that is not the id of a credential", ErrRequest)
+		return r, fmt.Errorf("%w: the id of its credential is not valid", ErrRequest)
 	case r.TTL < 0 || r.TTL > MaxLife:
-		return r, fmt.Errorf("%w: it lives at most %s", ErrRequest, MaxLife)
+		return r, fmt.Errorf("%w: its lifetime is at most %s", ErrRequest, MaxLife)
 	}
 	return r, nil
 }

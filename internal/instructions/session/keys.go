@@ -31,7 +31,7 @@ type key struct {
 func (k key) String() string               { return "[session key]" }
 func (k key) GoString() string             { return k.String() }
 func (k key) Format(s fmt.State, _ rune)   { _, _ = io.WriteString(s, k.String()) }
-func (k key) MarshalJSON() ([]byte, error) { return nil, errors.New("a session key is not written so") }
+func (k key) MarshalJSON() ([]byte, error) { return nil, errors.New("a session key has no JSON form") }
 
 // ring holds the valid keys, newest first. It never changes. It has its own Format,
 // because fmt calls no methods of unexported fields.

@@ -59,7 +59,7 @@ var (
 	// ErrUnknown: there is no such session, or it has ended.
 	ErrUnknown = errors.New("no such session")
 	// ErrRequest is wrapped by refusals of a Request, which state the cause.
-	ErrRequest = errors.New("the session cannot be made as asked")
+	ErrRequest = errors.New("the session cannot be made as requested")
 	// ErrTooMany: too many sessions are live, of this subject or in all, or a session was
 	// renewed too often in a short time.
 	ErrTooMany = errors.New("too many sessions")

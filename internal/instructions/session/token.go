@@ -100,7 +100,7 @@ func (p payload) write(with key) (string, error) {
 	signed := Prefix + with.id + "." + base64url.EncodeToString(body)
 	token := signed + "." + with.mac(signed)
 	if len(token) > MaxToken {
-		return "", fmt.Errorf("writing a token: it has %d bytes, and %d are the most", len(token), MaxToken)
+		return "", fmt.Errorf("writing a token: it has %d bytes, and the maximum is %d", len(token), MaxToken)
 	}
 	return token, nil
 }
