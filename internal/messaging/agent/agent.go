@@ -147,7 +147,7 @@ type Server struct {
 // New makes the server. Run has to run for its whole life.
 func New(o Options) (*Server, error) {
 	if o.Book == nil || o.Gate == nil || o.Signals == nil || len(o.CursorKey) < 16 || len(o.AuditKey) < 16 {
-		return nil, errors.New("the agent server lacks its book, its gate, its signals or a key")
+		return nil, errors.New("an option of the agent server is missing: its book, gate, signals or key")
 	}
 	o.Limits = o.Limits.withDefaults()
 	if o.Log == nil {

@@ -64,7 +64,7 @@ var kinds = map[string]kind{
 	mail.LoopSuspected:       {text: "this thread looks like a loop between two agents: too many replies in a row, or too many messages in ten minutes; nothing was stored. Stop answering. If you have something new to say, send it without reply_to and thread_id, or ask operator"},
 	mail.IdempotencyConflict: {text: "the idempotency key was used for something else"},
 	mail.UnknownMessage:      {text: "no such message of yours"},
-	mail.PasskeyRequired:     {text: "what is held is let through with a passkey alone"},
+	mail.PasskeyRequired:     {text: "a held message can be released only with a passkey"},
 	mail.UnknownSpawn:        {text: "no such agent of yours"},
 	mail.SpawnDisabled:       {text: "starting agents is not configured"},
 	mail.LauncherUnknown:     {text: "no such launcher"},

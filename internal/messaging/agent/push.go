@@ -226,7 +226,7 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 		return 0
 	case err != nil:
 		if ctx.Err() == nil {
-			p.s.log.Warn("a mailbox could not be looked at", "err", err)
+			p.s.log.Warn("a mailbox could not be read", "err", err)
 		}
 		return p.s.minGap
 	}

@@ -45,7 +45,7 @@ func (s *Server) forgetSessions(ctx context.Context) {
 		return
 	}
 	if err := s.o.Book.ForgetSessions(ctx, s.o.Gone); err != nil && ctx.Err() == nil {
-		s.log.Warn("former sessions were not forgotten", "err", err)
+		s.log.Warn("former sessions were not deleted", "err", err)
 	}
 }
 
