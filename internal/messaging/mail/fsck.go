@@ -216,7 +216,7 @@ func (a *audit) leases() error {
 					WHERE message_id = ?1 AND peer_id = ?2`, r.message, r.peer, j.b.o.Limits.Hold.Milliseconds())
 				return err
 			})
-		}, "the sweep would come to the message too late")
+		}, "the time at which the sweep handles the message is too late")
 	}, `SELECT message_id, peer_id FROM deliveries WHERE `+isOpen+` AND (due > expires_at OR (state = 'leased' AND due > lease_until)
 		OR (state = 'queued' AND due <> expires_at))`)
 }

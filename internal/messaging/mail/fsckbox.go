@@ -57,7 +57,7 @@ func (a *audit) mailboxes() error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if _, ok := boxes[id]; !ok {
-			a.found(id, "", func(j *job) error { return j.repairing.mendMailbox(id) }, "there are deliveries and no mailbox")
+			a.found(id, "", func(j *job) error { return j.repairing.mendMailbox(id) }, "there are deliveries, but no mailbox")
 		}
 	}
 	return err

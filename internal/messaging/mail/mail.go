@@ -154,10 +154,10 @@ type Book struct {
 // with its next act.
 func Open(ctx context.Context, db *store.DB, o Options) (*Book, error) {
 	if o.Node == "" {
-		return nil, errors.New("mail: a node has a name")
+		return nil, errors.New("mail: a node needs a name")
 	}
 	if o.Upkeep == nil {
-		return nil, errors.New("mail: a book has a recorder of its upkeep")
+		return nil, errors.New("mail: a book needs a recorder for its maintenance")
 	}
 	o.Limits = o.Limits.withDefaults()
 	if o.Log == nil {

@@ -164,7 +164,7 @@ func (j placing) seat(m outgoing, to Recipient) (seat, error) {
 			return s, nil
 		}
 		if !errors.Is(err, store.ErrNoRow) {
-			return s, fmt.Errorf("taking a seat: %w", err)
+			return s, fmt.Errorf("reserving a place in a mailbox: %w", err)
 		}
 		if err := j.whyNot(m, to); err != nil {
 			return s, err
@@ -219,7 +219,7 @@ func (j placing) whyNot(m outgoing, to Recipient) error {
 	case errors.Is(err, store.ErrNoRow), err == nil && (!active || principal != to.Principal):
 		return refuse(UnknownRecipient)
 	case err != nil:
-		return fmt.Errorf("asking why: %w", err)
+		return fmt.Errorf("finding the reason of a refusal: %w", err)
 	case inbound == InboundRefuse && rank == rankAgent:
 		return refuse(RecipientRefuses)
 	case first != "" && m.from.kind == kindAgent:

@@ -125,7 +125,7 @@ func (j receiving) saidBefore(me Peer, thread, before string) ([]Said, error) {
 		FROM messages m LEFT JOIN deliveries d ON d.message_id = m.message_id AND d.peer_id = ?1
 		WHERE m.message_id IN (`+own+`) ORDER BY m.message_id DESC`, me.ID, before, readPage, thread)
 	if err != nil {
-		return nil, fmt.Errorf("reading what was said: %w", err)
+		return nil, fmt.Errorf("reading sent and confirmed messages: %w", err)
 	}
 	return all, nil
 }

@@ -155,7 +155,7 @@ func (j releasing) transfer(before Peer, principal string) (Peer, error) {
 		read_since = CASE WHEN principal = ?2 THEN read_since ELSE ?3 END
 		WHERE peer_id = ?1 RETURNING `+peerColumns, before.ID, principal, j.now)
 	if err != nil {
-		return p, fmt.Errorf("giving a name away: %w", err)
+		return p, fmt.Errorf("transferring a name: %w", err)
 	}
 	done()
 	if _, err = j.Exec(`UPDATE peer_names SET principal = ?2 WHERE peer_id = ?1`, p.ID, principal); err == nil {

@@ -166,7 +166,7 @@ func (j sending) reply(m *outgoing) error {
 	case errors.Is(err, store.ErrNoRow), err == nil && sentBy != m.from.id && given == 0:
 		return refuse(UnknownMessage)
 	case err != nil:
-		return fmt.Errorf("reading what is answered: %w", err)
+		return fmt.Errorf("reading the message that is answered: %w", err)
 	}
 	if m.depth++; m.from.kind == kindAgent && j.b.o.Limits.ReplyDepth > 0 && m.depth > int64(j.b.o.Limits.ReplyDepth) {
 		return refuse(LoopSuspected)

@@ -241,7 +241,7 @@ func (j spawning) passOn(r row, child Peer, parent *box) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("seating an inherited message: %w", err)
+		return false, fmt.Errorf("reserving a place for an inherited message: %w", err)
 	}
 	m.ttl = r.expiresAt - j.now
 	_, err = j.placing.deliver(m, s)
