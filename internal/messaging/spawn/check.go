@@ -57,7 +57,7 @@ func (m *Manager) permitted(parent *principal.Principal, r *Request) (*Launcher,
 	case l.Refused != "":
 		return nil, nil, refused(mail.LauncherUnknown, "launcher %s cannot be used: %s", l.Name, l.Refused)
 	case !parent.Valid():
-		return nil, nil, refused(mail.SpawnDisabled, "nobody asks")
+		return nil, nil, refused(mail.SpawnDisabled, "the request has no caller")
 	case r.Model != "" && !slices.Contains(l.Models, r.Model):
 		return nil, nil, refused(mail.InvalidArgument, "launcher %s does not have the model %.80q", l.Name, r.Model)
 	}
