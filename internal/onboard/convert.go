@@ -106,7 +106,7 @@ func (c *conversion) server() *server {
 	s.disabled = off || said && !on
 	c.environment(s)
 	if c.values["headersHelper"] != nil {
-		c.note("headersHelper is not taken over: give its values in headers")
+		c.note("headersHelper is not imported: write its values in headers")
 	}
 	return s
 }

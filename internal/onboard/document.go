@@ -35,7 +35,7 @@ func apply(text []byte, all ...splice) ([]byte, error) {
 	done := 0
 	for _, s := range all {
 		if s.at < done || s.end < s.at || s.end > len(text) {
-			return nil, fmt.Errorf("%w: its lines are not where they should be", ErrShape)
+			return nil, fmt.Errorf("%w: the positions of its entries do not match its text", ErrShape)
 		}
 		out = append(append(out, text[done:s.at]...), s.text...)
 		done = s.end

@@ -74,10 +74,10 @@ func marking(text []byte, marked bool) []byte {
 func (d document) kept(before any, text []byte, name string, there bool) error {
 	after, err := decode(d.format, text)
 	if err != nil {
-		return fmt.Errorf("%w: %s cannot be changed in the way that it is written", ErrShape, name)
+		return fmt.Errorf("%w: %s is written in a form that cannot be changed", ErrShape, name)
 	}
 	if _, found := d.find(after, name); found != there || !reflect.DeepEqual(d.others(before, name), d.others(after, name)) {
-		return fmt.Errorf("%w: %s cannot be changed in the way that it is written", ErrShape, name)
+		return fmt.Errorf("%w: %s is written in a form that cannot be changed", ErrShape, name)
 	}
 	return nil
 }

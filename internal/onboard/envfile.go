@@ -24,12 +24,12 @@ func (c *conversion) environment(s *server) {
 		return
 	}
 	if s.command == "" {
-		c.note("envFile is not taken over: a server over the network has no environment")
+		c.note("envFile is not imported: a server over the network has no environment")
 		return
 	}
 	found, odd, err := c.readEnvFile(c.within(c.value(given)))
 	if err != nil {
-		c.note("envFile is not taken over (%v): give its values in env", err)
+		c.note("envFile is not imported (%v): write its values in env", err)
 		return
 	}
 	for name, value := range found {
@@ -37,7 +37,7 @@ func (c *conversion) environment(s *server) {
 			s.env[name] = strings.ReplaceAll(value, "${", "$${")
 		}
 	}
-	c.note("envFile %s: %d values are taken over as they are now; import again when they change", given, len(found))
+	c.note("envFile %s: %d values are imported as they are now; import again when they change", given, len(found))
 	if odd > 0 {
 		c.note("envFile %s: %d lines are not NAME=VALUE and left out", given, odd)
 	}
@@ -45,7 +45,7 @@ func (c *conversion) environment(s *server) {
 
 func (c *conversion) readEnvFile(path string) (found map[string]string, odd int, err error) {
 	if !filepath.IsAbs(path) || strings.Contains(path, "${") {
-		return nil, 0, errors.New("it is not known where it is")
+		return nil, 0, errors.New("its path is not known")
 	}
 	f, err := c.openEnvFile(path)
 	if err != nil {
@@ -70,11 +70,11 @@ func (c *conversion) openEnvFile(path string) (*os.File, error) {
 	defer root.Close()
 	switch fi, err := root.Stat(name); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, errors.New("it is not there")
+		return nil, errors.New("it does not exist")
 	case err != nil:
 		return nil, err
 	case !fi.Mode().IsRegular() || fi.Size() > envFileBytes:
-		return nil, fmt.Errorf("it is no file of at most %d bytes", envFileBytes)
+		return nil, fmt.Errorf("it is not a file of at most %d bytes", envFileBytes)
 	}
 	return root.Open(name)
 }

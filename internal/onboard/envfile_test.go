@@ -60,9 +60,9 @@ func TestEnvironmentFileOfAProject(t *testing.T) {
 		t.Errorf("values from outside the project, or a server is missing:\n%s", text)
 	}
 	notes := strings.Join(plan.Notes, "\n")
-	for _, part := range []string{"good of vscode: envFile ${workspaceFolder}/conf/.env: 6 values are taken over as they are now", "1 lines are not NAME=VALUE",
-		"link of vscode: envFile is not taken over (", "up of vscode: envFile is not taken over (", "abs of vscode: envFile is not taken over (",
-		"none of vscode: envFile is not taken over (it is not there)", "dir of vscode: envFile is not taken over (it is no file"} {
+	for _, part := range []string{"good of vscode: envFile ${workspaceFolder}/conf/.env: 6 values are imported as they are now", "1 lines are not NAME=VALUE",
+		"link of vscode: envFile is not imported (", "up of vscode: envFile is not imported (", "abs of vscode: envFile is not imported (",
+		"none of vscode: envFile is not imported (it does not exist)", "dir of vscode: envFile is not imported (it is not a file"} {
 		if !strings.Contains(notes, part) {
 			t.Errorf("no note %q in\n%s", part, notes)
 		}

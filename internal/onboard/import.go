@@ -127,14 +127,14 @@ func (w *importing) take(e entry) error {
 		return nil
 	}
 	if name != e.name {
-		w.note("%s is called %s here", label, name)
+		w.note("%s is imported under the name %s", label, name)
 	}
 	if problem := w.settle(name, s, label); problem != "" {
 		w.note("%s is left out: %s", label, problem)
 		return nil
 	}
 	if e.from.Dir != "" {
-		w.note("%s comes from a file of this project, %s; look at what it starts", label, e.from.Path)
+		w.note("%s comes from a file of this project, %s; check what it starts", label, e.from.Path)
 	}
 	w.have[name] = *s
 	return w.write(name, *s, e.from.Client.Name)
@@ -149,11 +149,11 @@ func (w *importing) write(name string, s server, client string) (err error) {
 		for _, one := range secrets {
 			keys = append(keys, one.Key)
 		}
-		w.note("%s: what looks like a secret stays in the configuration: %s; --secrets file takes it out", name, strings.Join(keys, ", "))
+		w.note("%s: values that look like secrets stay in the configuration: %s; --secrets file moves them out", name, strings.Join(keys, ", "))
 		secrets = nil
 	}
 	if args := s.secretArgs(); len(args) > 0 {
-		w.note("%s: what looks like a secret stays in its arguments, which every user of the machine can read: %s; if the server takes it from its environment, move it to env", name, strings.Join(args, ", "))
+		w.note("%s: values that look like secrets stay in its arguments, which every user of the machine can read: %s; if the server can read them from its environment, move them to env", name, strings.Join(args, ", "))
 	}
 	w.plan.Secrets = append(w.plan.Secrets, secrets...)
 	if !slices.Contains(w.clients, client) {

@@ -73,8 +73,8 @@ func TestEachDialectIsTranslated(t *testing.T) {
 		"streamableHttp":      {"cline", `{"mcpServers": {"a": {"type": "streamableHttp", "url": "https://h/sse", "headers": {"X": "y"}}}}`, `{a: {url: "https://h/sse", headers: {X: "y"}}}`, ""},
 		"an editor's folder":  {"vscode", `{"servers": {"a": {"command": "x", "args": ["${userHome}${/}y"]}}}`, `{a: {command: x, args: ["WORK/home/y"]}}`, ""},
 		"an input":            {"vscode", `{"inputs": [{"id": "my-key", "description": "Key"}], "servers": {"a": {"command": "x", "env": {"K": "${input:my-key}"}}}}`, `{a: {command: x, env: {K: "${env:MY_KEY}"}}}`, "a of vscode: the input my-key (Key) becomes the environment variable MY_KEY of the daemon"},
-		"an environment file": {"vscode", `{"servers": {"a": {"command": "x", "envFile": ".env"}}}`, `{a: {command: x}}`, "a of vscode: envFile is not taken over (it is not known where it is): give its values in env"},
-		"a secret argument":   {"cursor", `{"mcpServers": {"a": {"command": "x", "args": ["--api-key", "k1", "--token=k2", "--port", "80", "ghp_k3"]}}}`, `{a: {command: x, args: ["--api-key", k1, "--token=k2", "--port", "80", ghp_k3]}}`, "a: what looks like a secret stays in its arguments, which every user of the machine can read: --api-key, --token, argument 6; "},
+		"an environment file": {"vscode", `{"servers": {"a": {"command": "x", "envFile": ".env"}}}`, `{a: {command: x}}`, "a of vscode: envFile is not imported (its path is not known): write its values in env"},
+		"a secret argument":   {"cursor", `{"mcpServers": {"a": {"command": "x", "args": ["--api-key", "k1", "--token=k2", "--port", "80", "ghp_k3"]}}}`, `{a: {command: x, args: ["--api-key", k1, "--token=k2", "--port", "80", ghp_k3]}}`, "a: values that look like secrets stay in its arguments, which every user of the machine can read: --api-key, --token, argument 6; "},
 		"a list as command":   {"opencode", `{"mcp": {"a": {"type": "local", "command": ["x", "y"], "environment": {"K": "{env:V}"}, "enabled": false}}}`, `{a: {command: x, args: ["y"], env: {K: "${env:V}"}, disabled: true}}`, ""},
 		"a remote one":        {"opencode", `{"mcp": {"servers": {"a": {"type": "remote", "url": "https://h/mcp", "headers": {"A": "{file:~/k}"}}}}}`, `{a: {url: "https://h/mcp", headers: {A: "${file:WORK/home/k}"}}}`, ""},
 		"its second version":  {"opencode", `{"mcp": {"timeout": 5, "servers": {"a": {"type": "local", "command": ["x"], "disabled": true}}}}`, `{a: {command: x, disabled: true}}`, ""},
@@ -82,13 +82,13 @@ func TestEachDialectIsTranslated(t *testing.T) {
 		"Codex": {"codex", "[mcp_servers.a]\ncommand = \"x\"\nenv_vars = [\"E\"]\nenabled_tools = [\"t\"]\n[mcp_servers.a.env]\nK = \"${no reference}\"\n[mcp_servers.b]\nurl = \"https://h/mcp\"\nbearer_token_env_var = \"T\"\nenv_http_headers = {X = \"Y\"}\n",
 			`{a: {command: x, env: {E: "${env:E}", K: "$${no reference}"}, doorward: {tools: {allow: [t]}}}, b: {url: "https://h/mcp", headers: {Authorization: "Bearer ${env:T}", X: "${env:Y}"}}}`, ""},
 		"Goose":         {"goose", "extensions:\n  a: {type: stdio, cmd: x, args: [\"y\"], envs: {K: v}, env_keys: [S], enabled: true}\n  b: {type: streamable_http, uri: 'https://h/mcp', headers: {A: b}, enabled: true}\n  c: {type: builtin}\n", `{a: {command: x, args: ["y"], env: {K: v, S: "${env:S}"}}, b: {url: "https://h/mcp", headers: {A: b}}}`, "c of goose: left out: its type is builtin"},
-		"Continue":      {"continue", "mcpServers:\n  - name: My Server\n    command: x\n    env: {K: '${{ secrets.T }}'}\n  - name: r\n    type: sse\n    url: https://h/x\n    requestOptions: {headers: {A: b}}\n", `{My-Server: {command: x, env: {K: "${env:T}"}}, r: {type: sse, url: "https://h/x", headers: {A: b}}}`, "My Server of continue is called My-Server here"},
+		"Continue":      {"continue", "mcpServers:\n  - name: My Server\n    command: x\n    env: {K: '${{ secrets.T }}'}\n  - name: r\n    type: sse\n    url: https://h/x\n    requestOptions: {headers: {A: b}}\n", `{My-Server: {command: x, env: {K: "${env:T}"}}, r: {type: sse, url: "https://h/x", headers: {A: b}}}`, "My Server of continue is imported under the name My-Server"},
 		"Zed":           {"zed", `{"context_servers": {"a": {"source": "custom", "command": "x", "args": ["y"]}, "b": {"command": {"path": "x", "args": ["z"]}}, "c": {"source": "extension", "settings": {}}}}`, `{a: {command: x, args: ["y"]}, b: {command: x, args: [z]}}`, "c of zed: left out: it has neither a command nor an address"},
 		"a home":        {"cursor", `{"mcpServers": {"a": {"command": "~/bin/x"}}}`, `{a: {command: WORK/home/bin/x}}`, ""},
-		"a built-in":    {"cursor", `{"mcpServers": {"agent": {"command": "x"}}}`, `{agent-cursor: {command: x}}`, "agent of cursor is called agent-cursor here"},
+		"a built-in":    {"cursor", `{"mcpServers": {"agent": {"command": "x"}}}`, `{agent-cursor: {command: x}}`, "agent of cursor is imported under the name agent-cursor"},
 		"Doorward":      {"cursor", `{"mcpServers": {"a": {"command": "/x/doorward", "args": ["connect", "notes"]}, "b": {"url": "http://127.0.0.1:7866/mcp"}, "c": {"command": "npx", "args": ["mcp-remote", "http://localhost:7866/mcp"]}}}`, `{}`, "b of cursor is left out: it is Doorward itself"},
 		"no servers":    {"cursor", `{}`, `{}`, ""},
-		"strange names": {"cursor", `{"mcpServers": {"a__b": {"command": "x"}, "/": {"command": "y"}}}`, `{a_b: {command: x}, server: {command: "y"}}`, "a__b of cursor is called a_b here"},
+		"strange names": {"cursor", `{"mcpServers": {"a__b": {"command": "x"}, "/": {"command": "y"}}}`, `{a_b: {command: x}, server: {command: "y"}}`, "a__b of cursor is imported under the name a_b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -209,7 +209,7 @@ func TestAServerOfAProjectIsSaidToBeOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a of claude-code comes from a file of this project, " + dir + "/.mcp.json; look at what it starts"}
+	want := []string{"a of claude-code comes from a file of this project, " + dir + "/.mcp.json; check what it starts"}
 	if diff := cmp.Diff(want, plan.Notes); diff != "" {
 		t.Error(diff)
 	}

@@ -24,7 +24,7 @@ func (d document) putJSON(text []byte, name string, entry object) ([]byte, error
 	for i, key := range way {
 		o, ok := v.Value.(*hujson.Object)
 		if !ok {
-			return nil, fmt.Errorf("%w: what should hold %s is no object", ErrShape, key)
+			return nil, fmt.Errorf("%w: the value that should contain %s is not an object", ErrShape, key)
 		}
 		m, err := member(o, key)
 		if err != nil {
@@ -40,7 +40,7 @@ func (d document) putJSON(text []byte, name string, entry object) ([]byte, error
 			return apply(text, splice{v.StartOffset, v.EndOffset, s.json(rest, indent)})
 		}
 	}
-	return nil, fmt.Errorf("%w: it has no place for %s", ErrShape, name)
+	return nil, fmt.Errorf("%w: %s cannot be added to it", ErrShape, name)
 }
 
 // nested wraps a value in objects with one member each.
@@ -124,7 +124,7 @@ func (d document) dropJSON(text []byte, name string) ([]byte, error) {
 	for _, key := range d.keys {
 		o, ok := v.Value.(*hujson.Object)
 		if !ok {
-			return nil, fmt.Errorf("%w: what should hold %s is no object", ErrShape, key)
+			return nil, fmt.Errorf("%w: the value that should contain %s is not an object", ErrShape, key)
 		}
 		m, err := member(o, key)
 		switch {
@@ -137,7 +137,7 @@ func (d document) dropJSON(text []byte, name string) ([]byte, error) {
 	}
 	o, ok := v.Value.(*hujson.Object)
 	if !ok {
-		return nil, fmt.Errorf("%w: the servers are no object", ErrShape)
+		return nil, fmt.Errorf("%w: the value with the servers is not an object", ErrShape)
 	}
 	if _, err := member(o, name); err != nil {
 		return nil, err

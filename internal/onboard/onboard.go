@@ -22,7 +22,7 @@ var (
 	ErrChanged  = errors.New("it has changed since it was read")
 	ErrReadOnly = errors.New("it is read-only")
 	ErrKind     = errors.New("it is not a regular file")
-	ErrLink     = errors.New("it is a link to nowhere")
+	ErrLink     = errors.New("it is a symbolic link whose target does not exist")
 	ErrTooLarge = errors.New("it is larger than 64 MiB")
 	ErrScope    = errors.New("the client has no file for a project")
 	ErrNoHome   = errors.New("HOME is not set")

@@ -81,7 +81,7 @@ func recognized(path string, text []byte) (*Client, error) {
 			return &it, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: no client has its servers where this file has", ErrShape)
+	return nil, fmt.Errorf("%w: the servers of this file are not under a key that a client uses", ErrShape)
 }
 
 // entry is one server in a client's file.
@@ -105,7 +105,7 @@ func (p Places) entries(s Source) ([]entry, error) {
 	}
 	root, ok := tree.(map[string]any)
 	if !ok {
-		return nil, errors.New("the root is no map")
+		return nil, errors.New("the root is not a mapping")
 	}
 	inputs := inputsOf(root)
 	out := listed(s, s.Dir, s.Client.in(tree).doc().servers(tree), inputs)

@@ -38,7 +38,7 @@ func parseSheet(text []byte) (*sheet, error) {
 		s.root = nil
 	}
 	if s.root != nil && s.root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%w: it is no map", ErrShape)
+		return nil, fmt.Errorf("%w: it is not a mapping", ErrShape)
 	}
 	if s.root != nil && s.root.Anchor != "" {
 		return nil, fmt.Errorf("%w: it has an anchor at its root", ErrShape)
@@ -94,7 +94,7 @@ func (d document) putYAML(text []byte, name string, entry object) ([]byte, error
 	return d.inside(s, i, name, entry)
 }
 
-var errBrackets = fmt.Errorf("%w: it is written in brackets as a whole", ErrShape)
+var errBrackets = fmt.Errorf("%w: the whole file is in flow style (brackets)", ErrShape)
 
 // putFlow edits a text whose root is in flow style, as JSON.
 func (d document) putFlow(text []byte, name string, entry object) ([]byte, error) {
@@ -155,7 +155,7 @@ func (d document) inside(s *sheet, i int, name string, entry object) ([]byte, er
 	case inFlow(v):
 		return d.append(s, v, name, entry)
 	case v.Kind != yaml.MappingNode && v.Kind != yaml.SequenceNode:
-		return nil, fmt.Errorf("%w: %s is no map and no list", ErrShape, d.keys[0])
+		return nil, fmt.Errorf("%w: %s is neither a mapping nor a list", ErrShape, d.keys[0])
 	}
 	indent := v.Column - 1
 	at := s.below(s.root, i, indent)
