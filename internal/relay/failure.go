@@ -87,7 +87,7 @@ func (a *failures) whyFailed(server string, err error) string {
 			why = append(why, "standard error: "+strings.Join(lines, " | "))
 		}
 		if n, last := b.Upstream.Stray(); n > 0 {
-			why = append(why, fmt.Sprintf("standard output: %d lines that are no messages, the last: %s", n, last))
+			why = append(why, fmt.Sprintf("standard output: %d lines that are not messages, the last: %s", n, last))
 		}
 	}
 	return strings.Join(why, "; ")

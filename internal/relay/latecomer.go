@@ -170,7 +170,7 @@ func (b *backend) leftOut(log *slog.Logger, method string, e *wire.Error) (why s
 		return why
 	}
 	if b.owed.Miss(method, why) {
-		log.Warn("a list goes out without a server's own answer", "server", b.Name, "list", method, "why", why)
+		log.Warn("a list was answered without the part of a server", "server", b.Name, "list", method, "why", why)
 	}
 	return why
 }
@@ -178,6 +178,6 @@ func (b *backend) leftOut(log *slog.Logger, method string, e *wire.Error) (why s
 // answered notes that a server has answered a list.
 func (b *backend) answered(log *slog.Logger, method string) {
 	if b.owed.Pay(method) {
-		log.Info("a server answers a list that it owed", "server", b.Name, "list", method)
+		log.Info("a server answered a list that it had failed to answer", "server", b.Name, "list", method)
 	}
 }

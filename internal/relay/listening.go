@@ -191,7 +191,7 @@ func (h *hub) refuse(l *listening) {
 // overOnePipe reports whether a second listen would replace the first one at the server.
 func (h *hub) overOnePipe(c *liveConn) bool { return c.era == front.Legacy || h.b.Kind == "stdio" }
 
-var errNoWatcher = errors.New("nobody listens any more")
+var errNoWatcher = errors.New("no client listens any more")
 
 // cover makes the server report what w wants, and returns the part that the server honours.
 func (h *hub) cover(ctx context.Context, w *watcher) (*subscribe.Filter, error) {

@@ -91,7 +91,7 @@ func (q *Queue) expire(at *question) {
 	if q.byN[at.shown.N] != at {
 		return
 	}
-	if at.state == open && q.deny(at, "approval.expired", nil, "nobody answered in time") != nil {
+	if at.state == open && q.deny(at, "approval.expired", nil, "the operator did not answer in time") != nil {
 		at.timer.Reset(time.Second) // it stays open until the expiry is recorded
 		return
 	}

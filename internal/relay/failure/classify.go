@@ -12,7 +12,7 @@ import (
 
 // ErrUnanswered says that a question was put to a client and no answer came: the client is
 // gone, or the time is over.
-var ErrUnanswered = errors.New("no answer to the question came from the client")
+var ErrUnanswered = errors.New("the client did not answer the question")
 
 // Reasons why a call does not reach its server.
 var (
@@ -67,7 +67,7 @@ func OwnLimit(err error) bool {
 
 // ErrAsksTooMuch is an upstream failure: the server asked this client for
 // something that it did not declare or that policy forbids.
-var ErrAsksTooMuch = fmt.Errorf("the server asked for what the client does not offer: %w", upstream.ErrProtocol)
+var ErrAsksTooMuch = fmt.Errorf("the server asked for a capability that the client does not declare: %w", upstream.ErrProtocol)
 
 // MaxRounds bounds how often a modern server may ask for input within one call of
 // a legacy client.

@@ -31,7 +31,7 @@ const (
 
 // ErrForeign says that a value was not sealed here for this principal, server and request, or
 // that it has expired.
-var ErrForeign = errors.New("handle is not one of ours for this principal, server and request")
+var ErrForeign = errors.New("the handle was not issued for this principal, server and request")
 
 // Sealer encrypts and binds the values. A server sees one caller, Doorward, and cannot bind
 // them to a user itself.
