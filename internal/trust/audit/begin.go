@@ -99,7 +99,7 @@ func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 		return b, fmt.Errorf("reading the beginning of the audit log: %w", err)
 	}
 	if b, err = parseBeginning(text, v); err != nil {
-		return Beginning{}, fmt.Errorf("%w: where the log begins cannot be trusted: %w", ErrDamaged, err)
+		return Beginning{}, fmt.Errorf("%w: the stored beginning of the log cannot be trusted: %w", ErrDamaged, err)
 	}
 	return b, nil
 }

@@ -66,7 +66,7 @@ type BadCheckpoint string
 func (b BadCheckpoint) Error() string { return string(b) }
 
 const (
-	errCheckpointForm = BadCheckpoint("it is not in the form of a checkpoint")
+	errCheckpointForm = BadCheckpoint("it does not have the form of a checkpoint")
 	errSignature      = BadCheckpoint("its signature is not valid")
 )
 
@@ -187,7 +187,7 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 		}
 		c.any = true
 	} else if cut == 2*maxCheckpoint {
-		return c, 0, fmt.Errorf("%w: the file of checkpoints ends in something else", ErrDamaged)
+		return c, 0, fmt.Errorf("%w: the file of checkpoints does not end with a checkpoint", ErrDamaged)
 	}
 	if cut == 0 {
 		return c, 0, nil

@@ -55,7 +55,7 @@ func cutBack(f *os.File, size int64) error {
 		return err
 	}
 	if fi.Size() < size {
-		return fmt.Errorf("%w: %s was shortened by somebody else", ErrDamaged, f.Name())
+		return fmt.Errorf("%w: %s was shortened by another process", ErrDamaged, f.Name())
 	}
 	if fi.Size() == size {
 		return nil
@@ -72,7 +72,7 @@ func create(dir string, number int) (*os.File, error) {
 	}
 	fi, err := f.Stat()
 	if err == nil && fi.Size() > 0 {
-		err = fmt.Errorf("%w: %s is there already", ErrDamaged, f.Name())
+		err = fmt.Errorf("%w: %s exists already", ErrDamaged, f.Name())
 	}
 	if err == nil {
 		err = syncDir(dir)

@@ -101,7 +101,7 @@ func compare(t tip, c checkpointFile, signed bool) error {
 	case last.seq > t.seq:
 		return fmt.Errorf("%w: it ends with record %d, but a checkpoint of %s covers %d records", ErrDamaged, t.seq, last.time, last.seq)
 	case last.seq == t.seq && last.hash != t.hash:
-		return fmt.Errorf("%w: record %d is not the one that the checkpoint of %s vouches for", ErrDamaged, last.seq, last.time)
+		return fmt.Errorf("%w: record %d differs from the one that the checkpoint of %s covers", ErrDamaged, last.seq, last.time)
 	}
 	return nil
 }
