@@ -54,14 +54,14 @@ func arguments(raw []byte, n *need) (types.Record, error) {
 	}
 	r := argReader{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), values: maxArgValues, sets: maxArgSets}
 	if r.dec.PeekKind() != '{' {
-		return types.Record{}, errors.New("the arguments are no object")
+		return types.Record{}, errors.New("the arguments are not an object")
 	}
 	record, err := r.object(maxArgDepth, false, n)
 	if err != nil {
 		return types.Record{}, err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return types.Record{}, errors.New("something follows the arguments")
+		return types.Record{}, errors.New("there is data after the arguments")
 	}
 	return record, nil
 }

@@ -25,7 +25,7 @@ func (s *Set) Decide(q Request) Decision {
 }
 
 // beyondParent is the reason of a denial that comes from an ancestor of the agent.
-const beyondParent = "whoever started this agent may not either"
+const beyondParent = "the agent or person that started this agent is not permitted either"
 
 // decideAlone answers q for its caller, without its ancestors and without tools.ask.
 func (s *Set) decideAlone(q Request) Decision {

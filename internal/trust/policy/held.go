@@ -64,7 +64,7 @@ func (s *Set) heldByList(q Request) Ask {
 	named := s.verdict(q).named
 	for i, pattern := range held {
 		if i == named || claimed(pattern, q) {
-			return Ask{Rule: "mcpServers." + q.Server + ".doorward.tools.ask[" + strconv.Itoa(i) + "]", Reason: "on the server's list of what is asked"}
+			return Ask{Rule: "mcpServers." + q.Server + ".doorward.tools.ask[" + strconv.Itoa(i) + "]", Reason: "on the server's ask list"}
 		}
 	}
 	return Ask{}

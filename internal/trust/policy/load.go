@@ -52,7 +52,7 @@ func load(file string, text []byte) ([]*rule, []Problem) {
 		return nil, []Problem{{File: file, Line: lineAt(text, at), Text: "this is not UTF-8 text; save the file as UTF-8"}}
 	}
 	if line := tooDeep(text); line > 0 {
-		return nil, []Problem{{File: file, Line: line, Text: fmt.Sprintf("more than %d brackets are open here; write it simpler", maxNesting)}}
+		return nil, []Problem{{File: file, Line: line, Text: fmt.Sprintf("more than %d brackets are open here; simplify the rule", maxNesting)}}
 	}
 	list, err := parse(text)
 	if err != nil {

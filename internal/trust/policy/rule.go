@@ -42,7 +42,7 @@ func newRule(name, at, reason string, p *ast.Policy) *rule {
 		case a.Key == "reason":
 			r.reason = string(a.Value)
 		case a.Key == "ask" && r.permit:
-			r.asks = cmp.Or(string(a.Value), "a rule asks for it")
+			r.asks = cmp.Or(string(a.Value), "a rule requires approval")
 		}
 	}
 	r.whole = cedar.NewPolicyFromAST((*publicPolicy)(p))
