@@ -27,7 +27,7 @@ func (in *intake) refused(b []byte) error {
 		in.blame(g)
 	}
 	if in.bad > maxBad || in.badSize > in.stream.srv.def.MaxMessage {
-		return newFault(ErrProtocol, "too much that is no message in a row")
+		return newFault(ErrProtocol, "too many or too long consecutive lines that are not messages")
 	}
 	return nil
 }

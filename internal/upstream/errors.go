@@ -20,13 +20,13 @@ var (
 	ErrLost     = errors.New("connection to the server lost")      // the call may have run
 	ErrSession  = errors.New("the server forgot the session")      // HTTP 404: not run
 	ErrEra      = errors.New("the server does not speak this era") // the handshake of this era failed
-	ErrBusy     = errors.New("no child process to spare")          // the cap on children
-	ErrStreams  = errors.New("no stream to spare")                 // Definition.MaxStreams
+	ErrBusy     = errors.New("no child process is available")      // the cap on children
+	ErrStreams  = errors.New("no stream is available")             // Definition.MaxStreams
 	ErrProtocol = errors.New("the server broke the protocol")      // its answer is invalid
 	ErrTooLarge = errors.New("message from the server too large")  // beyond Definition.MaxMessage
 	ErrTimeout  = errors.New("the server did not answer in time")  // the call may have run
 	ErrOpen     = errors.New("the server cannot be reached")       // it was not tried: see RetryAfter
-	ErrSignIn   = errors.New("the server wants a sign-in")         // a person has to sign in first: not run
+	ErrSignIn   = errors.New("the server requires a sign-in")      // a person has to sign in first: not run
 )
 
 // fault is an error of this package. Its kind is one of these errors, its reason constant

@@ -148,7 +148,7 @@ func (c *httpConn) Notify(ctx context.Context, method string, params []byte) err
 // Answer implements Conn. In the modern era servers ask nothing.
 func (c *httpConn) Answer(ctx context.Context, id wire.ID, r Reply) error {
 	if c.modern {
-		return newFault(ErrProtocol, "the modern era has no answers")
+		return newFault(ErrProtocol, "the modern era has no answers of clients")
 	}
 	c.hold.answered(string(id))
 	return c.tell(ctx, appendAnswer(nil, id, r), nil)

@@ -97,7 +97,7 @@ func (x *httpCall) excuse(data []byte, err error) error {
 		return err
 	}
 	if x.bad++; x.bad > maxBad {
-		return newFault(ErrProtocol, "too much that is no message")
+		return newFault(ErrProtocol, "too many events that are not messages")
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (l *listener) follow(resp *http.Response) bool {
 		}
 		l.note(ev)
 		if isMessage(ev) && !l.take(ev.Data) {
-			l.c.srv.log.Warn("too much that is no message on the stream of the server")
+			l.c.srv.log.Warn("too many events that are not messages on the stream of the server")
 			return false
 		}
 	}

@@ -85,7 +85,7 @@ func statusFault(status int, reply *wire.Error) error {
 	f := &fault{kind: ErrProtocol, status: status, reply: reply}
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		f.reason = "the server wants other credentials"
+		f.reason = "the server requires other credentials"
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		f.kind, f.reason = ErrNotSent, "the server is busy"
 	case status/100 == 5:

@@ -178,7 +178,7 @@ func (b *idleBody) Close() error {
 }
 
 // errIdle is the error of a call that was silent for too long.
-var errIdle = newFault(ErrTimeout, "nothing came for too long")
+var errIdle = newFault(ErrTimeout, "the server sent nothing for too long")
 
 // noted reports to the operator that a circuit has opened or closed.
 func (s *Server) noted(open bool, failures int, wait time.Duration) {

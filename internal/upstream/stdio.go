@@ -39,7 +39,7 @@ type stdioConn struct {
 func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioConn, error) {
 	key := helloKey(hello)
 	if wait := s.backoff.wait(key, time.Now()); wait > 0 {
-		return nil, &fault{kind: ErrOpen, reason: fmt.Sprintf("it keeps ending, next start in %s", wait.Round(time.Millisecond)), retry: wait}
+		return nil, &fault{kind: ErrOpen, reason: fmt.Sprintf("it ended repeatedly, next start in %s", wait.Round(time.Millisecond)), retry: wait}
 	}
 	started := time.Now()
 	s.said.begin()

@@ -207,7 +207,7 @@ func (s *stream) Notify(ctx context.Context, method string, params []byte) error
 // Answer implements Conn. In the modern era servers ask nothing.
 func (s *stream) Answer(ctx context.Context, id wire.ID, r Reply) error {
 	if s.modern.Load() {
-		return newFault(ErrProtocol, "the modern era has no answers")
+		return newFault(ErrProtocol, "the modern era has no answers of clients")
 	}
 	s.hold.answered(string(id))
 	buf := buffers.Get().(*[]byte)
