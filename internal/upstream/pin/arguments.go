@@ -47,7 +47,7 @@ func (g *Guard) follow(def []byte) {
 		return
 	}
 	if err := r.approve(map[string][]byte{itemCommand: def}, edited); err != nil {
-		r.book.o.Log.Error("changed arguments cannot be written down, and are withheld", "server", r.server, "err", err)
+		r.book.o.Log.Error("changed arguments cannot be stored, and are withheld", "server", r.server, "err", err)
 		return
 	}
 	r.edit = Edit{Was: m.shown, Is: g.process.Shown}
@@ -68,7 +68,7 @@ func (g *Guard) tell() {
 		return
 	}
 	if err := r.approve(map[string][]byte{itemCommand: m.items[itemCommand]}); err != nil {
-		r.book.o.Log.Warn("the arguments of a server cannot be written down: a change of them will show digests", "server", r.server, "err", err)
+		r.book.o.Log.Warn("the arguments of a server cannot be stored: a change of them will be shown as digests", "server", r.server, "err", err)
 	}
 }
 
@@ -105,7 +105,7 @@ func (b *Book) Edited(server string) *Edit {
 func (e *Edit) Change() Change {
 	c := Change{Path: memberArguments, Before: commandLine(e.Was), After: commandLine(e.Is)}
 	if c.Before == c.After {
-		c.Before += " (what is not shown differs)"
+		c.Before += " (the part that is not shown differs)"
 	}
 	return c
 }

@@ -98,7 +98,7 @@ func TestTheArgumentsAreShown(t *testing.T) {
 	want(t, "the change", lines(all[0]), `arguments: -y [secret] -> -y [secret] "my notes"`)
 	next = Process{Path: path, Args: []string{"-y", "hunter4"}, Shown: []string{"-y", "[secret]"}}
 	_ = s.Guard("a", true, &next).Start() // withheld
-	want(t, "a hidden change", lines(s.Withheld("a")[0]), `arguments: -y [secret] (what is not shown differs) -> -y [secret]`)
+	want(t, "a hidden change", lines(s.Withheld("a")[0]), `arguments: -y [secret] (the part that is not shown differs) -> -y [secret]`)
 	if !slices.Equal(s.Withheld("a")[0].Was, []string{"-y", "[secret]"}) {
 		t.Errorf("%+v", s.Withheld("a")[0])
 	}

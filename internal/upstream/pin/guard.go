@@ -209,14 +209,14 @@ func (b *Book) lookAtCommand(server string) {
 	g.record.mu.Unlock()
 	if look {
 		if err := g.Start(); err != nil && !errors.Is(err, ErrWithheld) {
-			b.o.Log.Debug("a server's program cannot be looked at", "server", server, "err", err)
+			b.o.Log.Debug("a server's program cannot be read", "server", server, "err", err)
 		}
 	}
 }
 
 // ErrStale says that an item was not approved because it is not as it was shown: it has
 // changed, or is no longer withheld.
-var ErrStale = errors.New("not what is withheld now")
+var ErrStale = errors.New("it is not what is withheld now")
 
 // ErrUnknown says that the server does not exist.
 var ErrUnknown = errors.New("no such server")
@@ -270,7 +270,7 @@ func (r *record) single(v *View, manual bool, item, settled string, def []byte) 
 	why := r.reason(item, d, !r.settled[settled] && !r.settled[recovered])
 	if why == Unapproved && !manual {
 		if err := r.approve(map[string][]byte{item: def}, settled); err != nil {
-			r.book.o.Log.Error("a first use cannot be written down, and is withheld", "server", r.server, "item", item, "err", err)
+			r.book.o.Log.Error("a first use cannot be stored, and is withheld", "server", r.server, "item", item, "err", err)
 		} else {
 			why = ""
 			r.used(settled, 1)

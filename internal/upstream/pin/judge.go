@@ -153,7 +153,7 @@ func (g *Guard) firstUse(k Kind, word string, list []seen) {
 		}
 	}
 	if err := r.approve(items, word); err != nil {
-		r.book.o.Log.Error("a first use cannot be written down, and is withheld", "server", r.server, "list", kindWords[k].settled, "err", err)
+		r.book.o.Log.Error("a first use cannot be stored, and is withheld", "server", r.server, "list", kindWords[k].settled, "err", err)
 		return
 	}
 	r.used(word, len(items))

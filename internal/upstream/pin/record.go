@@ -337,7 +337,7 @@ func (r *record) meet(era string, words []string, instructions []byte) {
 		items[item] = rawjson.Canonical(instructions)
 	}
 	if err := r.approve(items, append(words, era, item)...); err != nil {
-		r.book.o.Log.Error("a first use cannot be written down", "server", r.server, "err", err)
+		r.book.o.Log.Error("a first use cannot be stored", "server", r.server, "err", err)
 		return
 	}
 	if len(items) > 0 {
