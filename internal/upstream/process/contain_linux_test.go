@@ -199,7 +199,7 @@ func TestNestedNamespaces(t *testing.T) {
 
 		o.Sandbox.Nested = true
 		if who.root() { // from whom parts of /etc are hidden
-			if said := s.prison(who, o); !strings.Contains(said["not started"], "nested_sandbox cannot be had together with a grant") {
+			if said := s.prison(who, o); !strings.Contains(said["not started"], "nested_sandbox cannot be combined with a grant") {
 				t.Errorf("%v", said)
 			}
 			return

@@ -10,7 +10,7 @@ var ErrOutside = errors.New("outside of the directories that are allowed")
 
 // OpenFolder is not available on this system: a process cannot be started in the directory that was checked.
 func OpenFolder(string, []string) (*os.File, string, error) {
-	return nil, "", errors.New("a working directory cannot be held on this system")
+	return nil, "", errors.New("a working directory cannot be kept open on this system")
 }
 
 func isBelow(int, int) bool { return false }

@@ -47,7 +47,7 @@ func hold(path string) (*os.File, string, error) {
 	f := os.NewFile(uintptr(fd), path)
 	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err == nil && !filepath.IsAbs(real) {
-		err = errors.New("it cannot be reached from here")
+		err = errors.New("it is not reachable from the root of this process")
 	}
 	if err != nil {
 		f.Close()

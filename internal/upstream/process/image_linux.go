@@ -35,7 +35,7 @@ func (r *Runner) startSupervisor(argv []string, attr *syscall.ProcAttr) (exitWat
 	}
 	exit, other := start(r.o.Self, argv, attr)
 	if other == nil && !r.image.unusable.Swap(true) {
-		r.o.Log.Info("supervisors run from the daemon's own binary and need more memory: their own is not executed here", "err", err)
+		r.o.Log.Info("supervisors run from the daemon's own binary and need more memory: their separate program cannot be executed on this system", "err", err)
 	}
 	return exit, other
 }

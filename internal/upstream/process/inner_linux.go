@@ -155,7 +155,7 @@ func (j *jail) complete() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("not all of strict holds here: %s", strings.Join(missing, "; "))
+		return fmt.Errorf("strict is not fully available on this system: %s", strings.Join(missing, "; "))
 	}
 	return nil
 }

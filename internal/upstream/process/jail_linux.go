@@ -39,7 +39,7 @@ func (j *jail) build() error {
 	if j.plan.UserNS {
 		j.note("user namespace", Enforced, "")
 	} else {
-		j.note("user namespace", Unavailable, "not allowed here; root can do without")
+		j.note("user namespace", Unavailable, "not allowed on this system; a daemon of root does not need it")
 	}
 	j.note("pid namespace", Enforced, "")
 	v, err := newView(j.plan, j.argv[0])
@@ -72,13 +72,13 @@ func (j *jail) shutNested() error {
 		j.note(name, Unavailable, "nested_sandbox is set")
 		return nil
 	case !j.plan.UserNS && auditArch == 0:
-		return errors.New("neither a user namespace nor a filter of system calls can be had here")
+		return errors.New("neither a user namespace nor a filter of system calls is available on this system")
 	case !j.plan.UserNS:
 		j.note(name, Enforced, "by the filter of system calls")
 		return nil
 	}
 	if err := writeProc("/proc/sys/user/max_user_namespaces", "0"); err != nil {
-		return fmt.Errorf("shutting nested namespaces out: %w", err)
+		return fmt.Errorf("preventing nested namespaces: %w", err)
 	}
 	j.note(name, Enforced, "")
 	return nil

@@ -12,8 +12,8 @@ import (
 // build makes the new root and enters it.
 func (v *view) build() error {
 	if v.plan.Nested && len(v.hidden) > 0 {
-		return fmt.Errorf("nested_sandbox cannot be had together with a grant that contains what must stay hidden: %s; "+
-			"grant directories beside it, or leave nested_sandbox out", strings.Join(v.hidden, " "))
+		return fmt.Errorf("nested_sandbox cannot be combined with a grant that contains a path that must stay hidden: %s; "+
+			"grant directories beside that path, or remove nested_sandbox", strings.Join(v.hidden, " "))
 	}
 	r, err := newRoot()
 	if err != nil {

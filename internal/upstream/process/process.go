@@ -280,7 +280,7 @@ func (p *Process) terminate() {
 // level by level as they become its own. It kills the supervisor itself only when no child is left, because children
 // that outlive it are out of reach. The kernel's list of children may miss one, so it must be empty several times.
 func (p *Process) bypass() {
-	p.runner.o.Log.Warn("supervisor is slow to end its server, the daemon helps", "server", p.server, "pid", p.PID())
+	p.runner.o.Log.Warn("a supervisor is slow to end its server: the daemon ends it too", "server", p.server, "pid", p.PID())
 	empty := 0
 	for end := time.Now().Add(killPatience); empty < 3 && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		empty++

@@ -43,7 +43,7 @@ func grab(path string) (grabbed, error) {
 }
 
 // errLeadsOut is returned for a path that leads out of a directory in which contained servers write.
-var errLeadsOut = errors.New("a link in a directory that servers write leads out of it; name the path that it leads to")
+var errLeadsOut = errors.New("a link in a directory that servers write leads out of it; write the path that it leads to")
 
 // mostLinks is the number of symbolic links that the kernel follows for one path (path_resolution(7)).
 const mostLinks = 40

@@ -73,13 +73,13 @@ func (r *reportReader) first() error {
 	n, err := r.next(reportPatience)
 	switch {
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: the process that was to shut the server in ended without a word", ErrNotContained)
+		return fmt.Errorf("%w: the process that had to contain the server ended without a report", ErrNotContained)
 	case err != nil:
 		return fmt.Errorf("%w: waiting for the server to be contained: %w", ErrNotContained, err)
 	case n.Astray:
 		return fmt.Errorf("%w: %s", ErrNotContained, n.Error)
 	case n.Error != "":
-		return fmt.Errorf("%w: %s cannot be had here: %s", ErrNotContained, r.mode, n.Error)
+		return fmt.Errorf("%w: %s is not available on this system: %s", ErrNotContained, r.mode, n.Error)
 	}
 	r.holds.Store(&n.Measures)
 	return nil

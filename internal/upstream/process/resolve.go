@@ -36,7 +36,7 @@ func Resolve(command, pathEnv string) (string, error) {
 	}
 	path, err := find(command, pathEnv)
 	if err != nil && errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(command, shellish) {
-		return "", fmt.Errorf("command %q reads like a shell line, and no shell is used: "+
+		return "", fmt.Errorf("command %q looks like a shell command line, and no shell is used: "+
 			"write the program alone in command and each argument as an item of args: %w", command, fs.ErrNotExist)
 	}
 	return path, err

@@ -37,7 +37,7 @@ func NewRunner(o Options) (*Runner, error) {
 	if o.Self == "" {
 		self, err := ownBinary()
 		if err != nil {
-			return nil, fmt.Errorf("finding the path of the own binary: %w", err)
+			return nil, fmt.Errorf("finding the path of this program: %w", err)
 		}
 		o.Self = self
 	}

@@ -27,7 +27,7 @@ const (
 var ErrNotContained = errors.New("sandbox")
 
 // ErrOwnGranted is wrapped if a sandbox names a path of Doorward's own, which is granted to no server.
-var ErrOwnGranted = errors.New("a path of Doorward's own is granted to no server")
+var ErrOwnGranted = errors.New("a path of Doorward's own cannot be granted to a server")
 
 // Sandbox configures how a server is contained. The zero value is off. Paths are absolute.
 type Sandbox struct {

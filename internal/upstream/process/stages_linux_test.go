@@ -136,11 +136,11 @@ func TestWithoutNamespacesNothingIsStarted(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, Options{})
 			said := s.cell("user", "none", mode)
-			if !strings.HasPrefix(said["not started"], "starting server s: sandbox: "+mode+" cannot be had here: making namespaces: ") ||
+			if !strings.HasPrefix(said["not started"], "starting server s: sandbox: "+mode+" is not available on this system: making namespaces: ") ||
 				!strings.Contains(said["not started"], "user.max_user_namespaces is 0") {
 				t.Errorf("%v", said)
 			}
-			if !strings.HasPrefix(said["check"], "sandbox: "+mode+" cannot be had here") {
+			if !strings.HasPrefix(said["check"], "sandbox: "+mode+" is not available on this system") {
 				t.Errorf("%v", said)
 			}
 			s.none(2 * time.Second)

@@ -55,7 +55,7 @@ func parseCall(args []string) (call, error) {
 	}
 	c.argv, c.inner = args[1:], word == innerWord
 	if !isPipe(controlFD) || word != "" && !isPipe(reportFD) {
-		return c, errors.New("no control pipe: this command is started by the daemon alone")
+		return c, errors.New("no control pipe: only the daemon can start this command")
 	}
 	if word != planWord {
 		return c, nil
