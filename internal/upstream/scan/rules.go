@@ -65,7 +65,7 @@ func Parse(text []byte) (*Set, error) {
 		}
 		r, err := parseRule(line)
 		if err == nil && seen[r.name] {
-			err = errors.New("there is a rule of this name above")
+			err = errors.New("there is another rule with this name above")
 		}
 		if err != nil {
 			wrong = append(wrong, &LineError{n, err})
@@ -78,7 +78,7 @@ func Parse(text []byte) (*Set, error) {
 	case len(s.rules) > maxRules:
 		wrong = append(wrong, fmt.Errorf("there are more than %d rules", maxRules))
 	case len(s.rules) == 0 && wrong == nil:
-		wrong = append(wrong, errors.New("there is no rule in it"))
+		wrong = append(wrong, errors.New("the file has no rule"))
 	}
 	s.sieve = newSieve(s.rules)
 	return s, errors.Join(wrong...)
@@ -91,9 +91,9 @@ func parseRule(line string) (rule, error) {
 	}
 	switch {
 	case !ruleName.MatchString(name):
-		return rule{}, errors.New("a rule begins with its name: lower-case letters, digits and hyphens")
+		return rule{}, errors.New("a rule must begin with its name: lower-case letters, digits and hyphens")
 	case expr == "":
-		return rule{}, errors.New("a rule has an expression behind its name")
+		return rule{}, errors.New("a rule must have an expression after its name")
 	case len(expr) > maxExpression:
 		return rule{}, errors.New("the expression is too long")
 	}

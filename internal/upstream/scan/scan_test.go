@@ -167,8 +167,8 @@ func TestPatternFilesAreReadStrictly(t *testing.T) {
 	if err == nil {
 		t.Fatal("it was taken")
 	}
-	for _, want := range []string{"line 4: a rule begins with its name", "line 5: a rule has an expression", "line 6: the expression matches the empty text",
-		"line 7: the expression is not RE2: invalid escape sequence", "line 8: there is a rule of this name", "line 9: the expression is too long"} {
+	for _, want := range []string{"line 4: a rule must begin with its name", "line 5: a rule must have an expression", "line 6: the expression matches the empty text",
+		"line 7: the expression is not RE2: invalid escape sequence", "line 8: there is another rule with this name", "line 9: the expression is too long"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not among:\n%v", want, err)
 		}
