@@ -54,7 +54,7 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 	case err != nil || len(q["state"]) != 1 || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(c.state)) != 1:
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintln(w, "This is not the sign-in that is waited for.")
+		fmt.Fprintln(w, "This sign-in is not the one that Doorward waits for.")
 	default:
 		c.settle(w, c.judge(q))
 	}
@@ -62,22 +62,22 @@ func (c *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // settle ends the wait with the first outcome: a state is valid for one answer.
 func (c *callback) settle(w http.ResponseWriter, o outcome) {
-	text := "Signed in as far as the browser goes. Go back to where you started it."
+	text := "The browser's part of the sign-in is complete. Return to where you started it."
 	if o.err != nil {
 		w.WriteHeader(http.StatusBadRequest)
-		text = "This sign-in was refused. Go back to where you started it."
+		text = "This sign-in was refused. Return to where you started it."
 	}
 	select {
 	case c.done <- o:
 	default:
-		text = "This sign-in is over."
+		text = "This sign-in has ended."
 	}
 	fmt.Fprintln(w, text)
 }
 
 var (
 	errMixUp  = errors.New("the answer came from another authorization server: the sign-in is abandoned")
-	errAnswer = errors.New("the authorization server's answer makes no sense")
+	errAnswer = errors.New("the authorization server's answer is not valid")
 )
 
 // judge reads a response with the right state. It checks the issuer first: of a response from another issuer
@@ -105,7 +105,7 @@ func (c *callback) wait(ctx context.Context) (code string, err error) {
 	case o := <-c.done:
 		return o.code, o.err
 	case <-ctx.Done():
-		return "", fmt.Errorf("nobody came back from the browser: %w", ctx.Err())
+		return "", fmt.Errorf("the browser did not return: %w", ctx.Err())
 	}
 }
 

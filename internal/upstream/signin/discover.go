@@ -139,7 +139,7 @@ func (t *target) resourceMetadata(ctx context.Context, c challenge) (*resourceMe
 // place is tried.
 func strict(err error) error {
 	if errors.Is(err, errNoDocument) {
-		return errors.New("there is none where the server says")
+		return errors.New("it is not at the address that the server names")
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (t *target) checkResource(m *resourceMetadata) error {
 	above := strings.TrimSuffix(u.EscapedPath(), "/")
 	path := t.url.EscapedPath()
 	if egress.Origin(u) != t.origin || u.RawQuery != "" || path != above && !strings.HasPrefix(path, above+"/") {
-		return errors.New("they are those of another resource")
+		return errors.New("they belong to another resource")
 	}
 	if len(m.Servers) == 0 {
 		return errors.New("they name no authorization server")
@@ -208,7 +208,7 @@ func metadataPlaces(issuer *url.URL) []string {
 // used, and that it supports PKCE.
 func (t *target) checkServer(m *serverMetadata, issuer string) error {
 	if m.Issuer != issuer {
-		return errors.New("they are those of another issuer")
+		return errors.New("they belong to another issuer")
 	}
 	for _, e := range []struct {
 		what, raw string

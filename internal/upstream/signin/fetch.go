@@ -111,7 +111,7 @@ func (t *target) document(ctx context.Context, u *url.URL, into any) error {
 // UTF-8, and names match exactly.
 func decode(b []byte, into any) error {
 	if err := json.Unmarshal(b, into); err != nil {
-		return errors.New("it is not the JSON object that belongs here") // the error may quote it
+		return errors.New("it is not the JSON object that is expected") // the error may quote it
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ type Login struct {
 // answer. The caller shows URL, calls Wait, and then Close.
 func Begin(ctx context.Context, store *Store, s Settings, listen Listen) (*Login, error) {
 	if s.Grant == GrantMachine {
-		return nil, fmt.Errorf("server %s signs in by itself (grant: client_credentials): there is nothing to agree to", s.Server)
+		return nil, fmt.Errorf("server %s is signed in to automatically (grant: client_credentials): it needs no doorward login", s.Server)
 	}
 	t, err := newTarget(s)
 	if err != nil {

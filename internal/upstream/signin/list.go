@@ -39,7 +39,7 @@ func (s *Store) List() (all []Listed, sealed int, err error) {
 	return all, sealed, err
 }
 
-var errNotTold = errors.New("the authorization server was not told: it has no place for that, or the server is not configured any more")
+var errNotTold = errors.New("the authorization server was not informed: it has no revocation endpoint, or the server is no longer configured")
 
 // Logout removes the sign-ins of a server, and revokes their tokens at the authorization server if settings are
 // given and it supports that. gone counts the removed ones. told is nil if the tokens are revoked there too.

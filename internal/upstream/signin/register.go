@@ -13,7 +13,7 @@ import (
 )
 
 // errNoClient says that there is no way to identify Doorward to this authorization server.
-var errNoClient = errors.New("the authorization server takes neither a client metadata document nor a registration: register Doorward with it and set oauth.client_id")
+var errNoClient = errors.New("the authorization server accepts neither a client metadata document nor a registration: register Doorward with it and set oauth.client_id")
 
 // identify returns Doorward's client, by configuration, metadata document or registration, in this order
 // (Client Registration). redirect is the URL of the browser's redirect; before is the client that was used with
@@ -44,7 +44,7 @@ func (t *target) configured(m serverMetadata, redirect string) (client, error) {
 	case slices.Contains(m.AuthMethods, methodPost):
 		c.Method = methodPost
 	default:
-		return client{}, errors.New("the authorization server takes no client secret, neither in a header nor in a form")
+		return client{}, errors.New("the authorization server accepts no client secret, neither in a header nor in a form")
 	}
 	return c, nil
 }
@@ -110,7 +110,7 @@ func readClient(a answer, redirect string) (client, error) {
 	case c.Method == "":
 		c.Method = methodBasic
 	case !slices.Contains([]string{methodNone, methodBasic, methodPost}, c.Method):
-		return client{}, fmt.Errorf("registering: the authorization server wants clients to prove themselves in a way that is not supported")
+		return client{}, fmt.Errorf("registering: the authorization server requires a client authentication method that is not supported")
 	}
 	return c, nil
 }

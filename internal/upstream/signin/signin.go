@@ -68,7 +68,7 @@ func newTarget(s Settings) (*target, error) {
 	plain := *u
 	plain.RawQuery, plain.ForceQuery = "", false
 	if !s.ClientSecret.Empty() && s.Issuer == "" {
-		return nil, fmt.Errorf("server %s: oauth.client_secret needs oauth.authorization_server: a secret goes to whom it belongs to, not to whom the server names", s.Server)
+		return nil, fmt.Errorf("server %s: oauth.client_secret needs oauth.authorization_server: the secret is sent only to the authorization server that it belongs to, not to one that the server names", s.Server)
 	}
 	t := &target{Settings: s, url: &plain, origin: egress.Origin(u), resource: plain.String()}
 	if s.Issuer != "" {

@@ -288,7 +288,7 @@ func (s *Source) refresh(ctx context.Context, e *entry) error {
 		e.take(got, time.Now())
 		return s.store.write(*e)
 	case errors.As(err, &refused) && refused.final():
-		s.log.Warn("the sign-in is over", "err", err)
+		s.log.Warn("the sign-in has ended", "err", err)
 		e.Access, e.Refresh = "", ""
 		return errors.Join(ErrSignIn, s.store.write(*e))
 	}

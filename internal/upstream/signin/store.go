@@ -173,7 +173,7 @@ func (s *Store) read(name string) (entry, error) {
 	}
 	plain, err := s.seal.Open(nil, nil, b, []byte(name))
 	if err != nil {
-		return entry{}, errors.New("it was not sealed here")
+		return entry{}, errors.New("it was sealed with another key, or is damaged")
 	}
 	var e entry
 	if err := decode(plain, &e); err != nil || e.name() != name {
