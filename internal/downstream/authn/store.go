@@ -28,7 +28,7 @@ var (
 	// that name.
 	ErrNoToken = errors.New("no such token")
 	// ErrScope means that a scope is not valid.
-	ErrScope = errors.New("a scope is a comma-separated list of server:NAME, tool:SERVER/NAME, agent, instructions, admin")
+	ErrScope = errors.New("a scope is a comma-separated list of server:NAME, tool:SERVER/NAME, agent, instructions, admin, approve")
 	// ErrExpiry means that a token would have expired before it is made.
 	ErrExpiry = errors.New("the expiry of a token must be in the future")
 	// ErrOverlap means that a predecessor would have ended before its successor is
