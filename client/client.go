@@ -42,6 +42,14 @@ func (e *RPCError) Error() string {
 	return fmt.Sprintf("%s (%d)", e.Message, e.Code)
 }
 
+// rpcError returns the error in an answer as an *RPCError, nil if there is none.
+func rpcError(m *wire.Message) error {
+	if m.Error == nil {
+		return nil
+	}
+	return &RPCError{Code: m.Error.Code, Message: m.Error.Message, Data: append([]byte(nil), m.Error.Data...)}
+}
+
 // Client is a connection to one daemon. It is safe for concurrent use.
 type Client struct {
 	socket string
@@ -175,9 +183,7 @@ func (c *Client) request(ctx context.Context, server, method string, params []by
 			return true
 		}
 		result = append([]byte(nil), m.Result...)
-		if m.Error != nil {
-			failed = &RPCError{Code: m.Error.Code, Message: m.Error.Message, Data: append([]byte(nil), m.Error.Data...)}
-		}
+		failed = rpcError(m)
 		return false
 	})
 	if err != nil {

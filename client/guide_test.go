@@ -52,6 +52,11 @@ type keeper struct {
 	full     int           // further listens that are refused
 	short    int           // further listens that end once they are acknowledged
 	polite   bool          // and are answered then
+
+	forgot bool                                    // the first MCP session is not known
+	refuse func(w http.ResponseWriter, id wire.ID) // answers initialize; nil: it is not refused
+	greets []time.Time                             // when initialize came
+	over   chan struct{}                           // closed when standalone streams end
 }
 
 func newKeeper(t *testing.T) *keeper {
@@ -61,7 +66,7 @@ func newKeeper(t *testing.T) *keeper {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	k := &keeper{t: t, socket: filepath.Join(dir, "s"), good: map[string]bool{}, life: time.Hour}
+	k := &keeper{t: t, socket: filepath.Join(dir, "s"), good: map[string]bool{}, life: time.Hour, over: make(chan struct{})}
 	k.serve()
 	return k
 }
@@ -167,17 +172,28 @@ func (k *keeper) mcp(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	k.seen = append(k.seen, strings.TrimSpace(r.Method+" "+m.Method+" "+token))
 	bad, deny := token != "" && !k.good[token], k.deny
+	unknown, refuse := k.forgot && r.Header.Get("Mcp-Session-Id") == firstID, k.refuse
+	if m.Method == "initialize" {
+		k.greets = append(k.greets, time.Now())
+	}
 	k.mu.Unlock()
 	switch {
 	case bad:
 		w.WriteHeader(http.StatusUnauthorized)
+	case unknown:
+		w.WriteHeader(http.StatusNotFound)
+	case refuse != nil && m.Method == "initialize":
+		refuse(w, m.ID)
 	case m.Method == "subscriptions/listen":
 		k.listen(w, r, &m)
 	case r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
-		<-r.Context().Done()
+		select {
+		case <-r.Context().Done():
+		case <-k.over:
+		}
 	case r.Method == http.MethodDelete || m.Kind != wire.Request:
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -195,10 +211,25 @@ func (k *keeper) answer(w http.ResponseWriter, m *wire.Message, refuse bool, den
 		}
 		return rawjson.AppendError(nil, m.ID, &wire.Error{Code: codeDenied, Message: "Refused", Data: data})
 	case m.Method == "initialize":
-		w.Header().Set("Mcp-Session-Id", "AAAAAAAAAAAAAAAAAAAAAA")
+		w.Header().Set("Mcp-Session-Id", k.sessionID())
 		return rawjson.AppendResult(nil, m.ID, []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
 	}
 	return rawjson.AppendResult(nil, m.ID, []byte(`{"method":"`+m.Method+`"}`))
+}
+
+// Ids of the MCP sessions before and after the keeper has forgotten the first.
+const (
+	firstID  = "AAAAAAAAAAAAAAAAAAAAAA"
+	secondID = "BBBBBBBBBBBBBBBBBBBBBB"
+)
+
+func (k *keeper) sessionID() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.forgot {
+		return secondID
+	}
+	return firstID
 }
 
 // with changes what it does, and looks.

@@ -54,7 +54,7 @@ func (l *legacySession) initialize(s *shim, m *wire.Message, line []byte) {
 	l.init = append([]byte(nil), line...)
 	l.mu.Unlock()
 	answer, err := l.open(s, m, line)
-	if err != nil {
+	if answer == nil {
 		s.lost(s.ctx, m.ID, err)
 		return
 	}
@@ -62,6 +62,7 @@ func (l *legacySession) initialize(s *shim, m *wire.Message, line []byte) {
 }
 
 // open sends initialize, keeps the id and version of the session, and returns the answer.
+// An answer that opens no session comes with an error, an *RPCError for a JSON-RPC error.
 func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, error) {
 	resp, err := s.send(s.ctx, m, func() (*response, error) {
 		r, err := s.c.post(s.ctx, s.path, m, line, nil)
@@ -72,8 +73,10 @@ func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, err
 	}
 	defer resp.Body.Close()
 	var answer []byte
-	version := ""
+	version, id := "", resp.Header.Get("Mcp-Session-Id")
+	var refused error
 	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
+		refused = rpcError(got)
 		answer = append([]byte(nil), named(m.ID, got, raw)...)
 		version, _ = wire.GetString(got.Result, "protocolVersion")
 		return got.Kind != wire.Response
@@ -84,16 +87,19 @@ func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
+	if refused == nil && id == "" {
+		refused = errors.New("the daemon opened no session")
+	}
+	if refused == nil {
 		l.mu.Lock()
 		l.id, l.version = id, version
 		l.mu.Unlock()
 	}
-	return answer, nil
+	return answer, refused
 }
 
 // reopen replaces the session forgotten, which the daemon no longer knows. Several requests
-// may call it concurrently; one of them opens the new session.
+// may call it concurrently; one of them opens the new session. A refusal is an *RPCError.
 func (l *legacySession) reopen(s *shim, forgotten string) error {
 	l.opening.Lock()
 	defer l.opening.Unlock()
@@ -253,7 +259,7 @@ func (l *legacySession) result(s *shim, id wire.ID, resp *http.Response) (result
 			s.deliver(got, raw)
 			return true
 		case got.Error != nil:
-			failed = &RPCError{Code: got.Error.Code, Message: got.Error.Message, Data: append([]byte(nil), got.Error.Data...)}
+			failed = rpcError(got)
 		case string(got.ID) == string(id):
 			result, failed = append([]byte(nil), got.Result...), nil
 		}

@@ -51,10 +51,14 @@ func (s *shim) send(ctx context.Context, m *wire.Message, post func() (*response
 	}
 }
 
-// lost answers a request that will get no answer from the daemon with an error.
+// lost answers a request that will get no answer from the daemon with an error. It passes
+// on the daemon's refusal of a session for the request, which was not carried out then.
 func (s *shim) lost(ctx context.Context, id wire.ID, err error) {
+	var refused *RPCError
 	switch {
 	case ctx.Err() != nil && s.ctx.Err() == nil: // the client has cancelled the request
+	case errors.As(err, &refused):
+		s.write(rawjson.AppendError(nil, id, &wire.Error{Code: refused.Code, Message: refused.Message, Data: refused.Data}))
 	case errors.Is(err, ErrNoDaemon):
 		s.refuse(id, 1503, "No doorward daemon is running: start it with `doorward serve`")
 	default:
