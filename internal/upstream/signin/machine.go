@@ -81,7 +81,7 @@ func (s *Source) stepUp(ctx context.Context, used string, c challenge) (again bo
 // want notes scopes for the next sign-in.
 func (s *Source) want(scopes []string) error {
 	return s.store.locked(s.target.Server, lockTime, func() error {
-		e, ok := s.store.find(s.target.Server, s.target.resource)
+		e, ok := s.newest()
 		if !ok {
 			return nil
 		}

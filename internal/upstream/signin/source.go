@@ -22,6 +22,8 @@ type Source struct {
 	now    atomic.Pointer[entry] // the sign-in that requests use; nil: none
 	looked atomic.Int64          // when the sign-in was last found in the store, in Unix nanoseconds
 
+	unwritten atomic.Pointer[entry] // a renewed sign-in that the store could not write; nil: none
+
 	mu     sync.Mutex
 	flight *flight   // a renewal under way; nil when none is
 	need   string    // what a person has to do; "": nothing
@@ -84,11 +86,15 @@ func (s *Source) Authorize(ctx context.Context) (string, error) {
 // lookEvery is how soon a running daemon notices that the sign-in was removed.
 const lookEvery = 5 * time.Second
 
-// gone reports whether the sign-in was removed, and forgets it then.
+// gone reports whether the sign-in was removed, and forgets it then. Otherwise it has an unwritten one written.
 func (s *Source) gone(e *entry) bool {
 	now := time.Now().UnixNano()
 	seen := s.looked.Load()
-	if s.target.Grant == GrantMachine || now-seen < int64(lookEvery) || !s.looked.CompareAndSwap(seen, now) || s.store.has(*e) {
+	if s.target.Grant == GrantMachine || now-seen < int64(lookEvery) || !s.looked.CompareAndSwap(seen, now) {
+		return false
+	}
+	if s.store.has(*e) {
+		go s.rewrite()
 		return false
 	}
 	s.now.CompareAndSwap(e, nil)
@@ -150,7 +156,7 @@ func (s *Source) carried() string {
 
 // adopt takes a token other than used from the store, if a person has signed in meanwhile.
 func (s *Source) adopt(used string) bool {
-	e, ok := s.store.find(s.target.Server, s.target.resource)
+	e, ok := s.newest()
 	if !ok || e.Access == used || !e.spare(time.Now()) || s.target.Grant == GrantMachine {
 		return false
 	}
@@ -258,7 +264,7 @@ func (s *Source) settle(need string) {
 func (s *Source) person(ctx context.Context, used string) (e entry, err error) {
 	lockErr := s.store.locked(s.target.Server, lockTime, func() error {
 		var ok bool
-		e, ok = s.store.find(s.target.Server, s.target.resource)
+		e, ok = s.newest()
 		now := time.Now()
 		switch {
 		case !ok:
@@ -286,17 +292,20 @@ func (s *Source) refresh(ctx context.Context, e *entry) error {
 	switch {
 	case err == nil:
 		e.take(got, time.Now())
-		return s.store.write(*e)
+		s.save(*e)
+		return nil
 	case errors.As(err, &refused) && refused.final():
 		s.log.Warn("the sign-in has ended", "err", err)
 		e.Access, e.Refresh = "", ""
-		return errors.Join(ErrSignIn, s.store.write(*e))
+		s.save(*e)
+		return ErrSignIn
 	}
 	return err
 }
 
-// Close waits a moment for a renewal under way, and prevents new ones.
+// Close waits a moment for a renewal under way, and prevents new ones. It writes a sign-in that could not be written.
 func (s *Source) Close() {
+	defer s.rewrite()
 	s.mu.Lock()
 	s.closed = true
 	f := s.flight
