@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"strings"
+	"time"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/trust/lookalike"
@@ -143,7 +144,11 @@ func (g *Guard) NoList(k Kind) *Verdict {
 	return v
 }
 
-// firstUse approves a list. The caller holds mu.
+// approveAgain is how long the verdicts hold after a first use that could not be written.
+const approveAgain = time.Second
+
+// firstUse approves a list. If that cannot be written, the verdicts soon no longer hold, so
+// that the next use of the list tries again. The caller holds mu.
 func (g *Guard) firstUse(k Kind, word string, list []seen) {
 	r := g.record
 	items := make(map[string][]byte)
@@ -154,6 +159,7 @@ func (g *Guard) firstUse(k Kind, word string, list []seen) {
 	}
 	if err := r.approve(items, word); err != nil {
 		r.book.o.Log.Error("a first use cannot be stored, and is withheld", "server", r.server, "list", kindWords[k].settled, "err", err)
+		time.AfterFunc(approveAgain, func() { r.epoch.Add(1) })
 		return
 	}
 	r.used(word, len(items))
