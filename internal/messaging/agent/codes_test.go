@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // The codes that callers act on, each reached as a caller reaches it.
@@ -176,6 +178,29 @@ func TestAnUncertainCommitIsToldApart(t *testing.T) {
 	none := problemOf(&mail.Error{Code: mail.StoreUnavailable, Err: store.ErrUnavailable}).answer()
 	if f := none.out.(failure); !strings.Contains(f.Error.Message, "nothing was done") {
 		t.Errorf("%+v", f)
+	}
+}
+
+// Each part of a refusal is told whatever other parts it has.
+func TestADetailOfARefusalStandsAlone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		refused mail.Error
+		want    string
+	}{
+		{mail.Error{Code: mail.DuplicateSuppressed}, ``},
+		{mail.Error{Code: mail.DuplicateSuppressed, First: "m1"}, `{"message_id":"m1"}`},
+		{mail.Error{Code: mail.DuplicateSuppressed, Recipients: []string{"a"}}, `{"recipients":["a"]}`},
+		{mail.Error{Code: mail.DuplicateSuppressed, First: "m1", Recipients: []string{"a"}}, `{"message_id":"m1","recipients":["a"]}`},
+	} {
+		p := problemOf(&c.refused)
+		raw, err := json.Marshal(p.failure())
+		if got := string(wire.GetPath(raw, "error", "details")); got != c.want || err != nil {
+			t.Errorf("%+v: %s %v", c.refused, got, err)
+		}
+		if !strings.HasSuffix(p.text, c.refused.First) {
+			t.Errorf("%+v: %q", c.refused, p.text)
+		}
 	}
 }
 

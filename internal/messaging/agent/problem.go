@@ -126,9 +126,9 @@ func problemOf(err error) *problem {
 	case errors.Is(err, store.ErrUncertain):
 		return &problem{code: mail.StoreUnavailable, text: uncertainText, uncertain: true, err: err}
 	case errors.As(err, &refused):
-		p = &problem{code: refused.Code, retry: refused.Retry, err: refused.Err}
+		p = &problem{code: refused.Code, retry: refused.Retry, err: refused.Err, details: make(map[string]any)}
 		if len(refused.Recipients) > 0 {
-			p.details = map[string]any{"recipients": refused.Recipients[:min(len(refused.Recipients), maxRecipientDetails)]}
+			p.details["recipients"] = refused.Recipients[:min(len(refused.Recipients), maxRecipientDetails)]
 		}
 		if refused.First != "" {
 			p.text = kinds[p.code].text + " with message_id " + refused.First
