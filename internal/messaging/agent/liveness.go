@@ -53,7 +53,7 @@ func (t *sessions) forget(names []string) {
 	}
 	for key, s := range t.byKey {
 		kept := int64(keptUnbound)
-		if s.peer != "" {
+		if s.peer != "" || s.joined != nil {
 			kept = int64(keptBound)
 		}
 		ended := s.joined == nil && !s.lives() && over[s.owner.Session] || s.joined != nil && s.ended
@@ -69,6 +69,9 @@ func (t *sessions) drop(key string, s *session) {
 	t.former(s)
 	if t.byID[s.peer] == s {
 		delete(t.byID, s.peer)
+	}
+	if lead := s.joined; lead != nil {
+		lead.members = slices.DeleteFunc(lead.members, func(m *session) bool { return m == s })
 	}
 	if s.witness != nil {
 		s.witness.Release()

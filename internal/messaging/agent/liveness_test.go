@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -127,6 +128,45 @@ func TestTheTableOfSessionsDoesNotGrow(t *testing.T) {
 	tab.forget(nil)
 	if len(tab.byKey) != 0 || len(tab.byID) != 0 {
 		t.Errorf("%d sessions", len(tab.byKey))
+	}
+}
+
+// A sibling that has ended or is forgotten is not kept by the session that it joined, which
+// does not live on through it. One that is silent is kept as long as its leader.
+func TestALeaderForgetsItsSiblings(t *testing.T) {
+	t.Parallel()
+	now := time.Duration(0)
+	tab := newSessions("box", true, 90*time.Second)
+	tab.clock = func() time.Duration { return now }
+	parent := principal.Fact{Name: factParent, Value: "boot/agent@1", Grade: principal.Observed}
+	who, _ := process("first", parent)
+	lead := tab.of(who, "first", asBridged)
+	tab.bind(lead, mail.Peer{ID: "01JC000000000000000000000A"})
+	var last *witness
+	for i := range 100 {
+		sibling, w := process(fmt.Sprint("sibling", i), parent)
+		if tab.of(sibling, fmt.Sprint("s", i), asBridged) != lead {
+			t.Fatal("a sibling does not join")
+		}
+		if last != nil {
+			last.kill()
+		}
+		last = w
+		tab.forget(tab.dead())
+	}
+	if len(tab.byKey) != 2 || len(lead.members) != 1 {
+		t.Errorf("%d sessions, %d members, want the first and the last sibling", len(tab.byKey), len(lead.members))
+	}
+	tab.end(who, "first", false)
+	now += keptBound - time.Minute
+	tab.forget(tab.dead())
+	if len(tab.byKey) != 2 || !lead.lives() {
+		t.Errorf("%d sessions while a sibling is silent; the leader lives: %v", len(tab.byKey), lead.lives())
+	}
+	now += 2 * time.Minute
+	tab.forget(tab.dead())
+	if len(tab.byKey) != 0 || lead.lives() {
+		t.Errorf("%d sessions after a day; the leader lives: %v", len(tab.byKey), lead.lives())
 	}
 }
 

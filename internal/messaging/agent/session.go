@@ -90,8 +90,8 @@ const (
 	maxWaitingOfAll = 4096
 )
 
-// How long sessions are kept without a sign of life: with a peer, whose lease a later
-// sign extends again, and without one.
+// How long sessions are kept without a sign of life: with a peer, also a sibling's, whose
+// lease a later sign extends again, and without one.
 const (
 	keptBound   = 24 * time.Hour
 	keptUnbound = 10 * time.Minute
