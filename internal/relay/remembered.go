@@ -162,12 +162,14 @@ func (d *binding) setLevel(params []byte) {
 	d.note()
 }
 
-// rest closes every link of the session, except a private one with a call in flight.
+// rest closes every link of the session, except a private one with a call in flight and those
+// to built-in servers: these need no process, and take the end of a link for the end of the
+// session.
 func (d *binding) rest() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for b, h := range d.links {
-		if h.link.calls.Load() > 0 && h.link.private() {
+		if b.Builtin != nil || h.link.calls.Load() > 0 && h.link.private() {
 			continue
 		}
 		if uris := h.subscribed(); len(uris) > 0 {

@@ -51,3 +51,36 @@ func TestAPausingSessionGivesItsProcessBack(t *testing.T) {
 		})
 	}
 }
+
+// To a built-in server the connection of a session is the session: a pause does not end it,
+// and the end of the session does.
+func TestAPauseDoesNotEndTheConnectionToABuiltInServer(t *testing.T) {
+	t.Parallel()
+	for path, prefix := range map[string]string{"/mcp/clerk": "", "/mcp": "clerk__"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			h, c := withClerk(t)
+			s := h.legacy(path, "uid:1000", "{}")
+			s.tool(prefix+"who", "")
+			desk := func() *desk {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				return c.conns["uid:1000 "+h.sessionOf(s).Digest]
+			}
+			first := desk()
+			eventually(t, "it pauses", func() bool { _, idle := h.sessionOf(s).IdleSince(); return idle })
+			h.relay.sessions.rest(time.Now().Add(time.Hour))
+			select {
+			case <-first.done:
+				t.Fatal("the pause ended the connection")
+			default:
+			}
+			s.tool(prefix+"who", "")
+			if desk() != first {
+				t.Error("the session came back on another connection")
+			}
+			s.end()
+			<-first.done
+		})
+	}
+}
