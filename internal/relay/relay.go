@@ -195,14 +195,15 @@ func (r *Relay) Notification(ctx context.Context, x *front.Exchange) *wire.Error
 	return r.notices.take(ctx, x)
 }
 
-// Announce tells every listening client to list again. Call it after the policy
-// or the servers have changed.
+// Announce tells every listening client to list again, and then ends the listens that do not
+// hear all of their clients' servers. Call it after the policy or the servers have changed.
 func (r *Relay) Announce() {
 	for _, ear := range r.sessions.audience.All() {
 		for method := range subscribe.ListCapability {
 			ear(method)
 		}
 	}
+	r.listens.renew()
 }
 
 // Full answers an exchange that the front turned away at a limit.

@@ -43,9 +43,11 @@ func (k *listens) serve(ctx context.Context, x *front.Exchange, servers []*backe
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &subscription{from: k, x: x, want: heard, caps: bytes.Clone(question.InCall(x).Caps), wake: make(chan struct{}, 1),
+	over, end := context.WithCancel(k.closing)
+	defer end()
+	s := &subscription{from: k, x: x, servers: servers, want: heard, caps: bytes.Clone(question.InCall(x).Caps), wake: make(chan struct{}, 1), end: end,
 		granted: &subscribe.Filter{URIs: make(map[string]bool), Tasks: make(map[string]bool)}}
-	defer k.audience.Join(s.announce)()
+	defer k.join(s)()
 	var ears []*ear
 	with := new(gate.Charge)
 	for _, b := range servers {
@@ -58,19 +60,34 @@ func (k *listens) serve(ctx context.Context, x *front.Exchange, servers []*backe
 			defer e.close()
 		}
 	}
-	life := k.closing
-	if x.Server != "" {
-		life = ears[0].link.ctx
-	}
-	over, end := context.WithCancel(life)
-	defer end()
-	s.end = end
 	if x.Server == "" {
 		s.openAll(ctx, ears)
-	} else if err := ears[0].open(ctx); err != nil {
+		return s.stream(ctx, over.Done())
+	}
+	defer context.AfterFunc(ears[0].link.ctx, end)()
+	if err := ears[0].open(ctx); err != nil {
 		return ears[0].fail(ctx, err)
 	}
 	return s.stream(ctx, over.Done())
+}
+
+// join makes a subscription hear of changes of the servers and of the policy, until leave.
+func (k *listens) join(s *subscription) (leave func()) {
+	out := k.audience.Join(s.announce)
+	k.open.Store(s, nil)
+	s.renew() // the servers may have changed since they were looked up
+	return func() {
+		k.open.Delete(s)
+		out()
+	}
+}
+
+// renew ends the listens on the aggregate whose clients may use other servers by now.
+func (k *listens) renew() {
+	k.open.Range(func(s, _ any) bool {
+		s.(*subscription).renew()
+		return true
+	})
 }
 
 // listenTo adds one server, if policy lets the client listen to it. A resource that the
@@ -143,9 +160,11 @@ func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner str
 
 // openAll opens all servers at once and returns when it is time for the acknowledgement. The
 // aggregate grants changes of every kind of list, because a server that connects later
-// changes them.
+// changes them. A server that the configuration adds ends the listen, see renew.
 func (s *subscription) openAll(ctx context.Context, ears []*ear) {
+	s.mu.Lock()
 	s.granted.Tools, s.granted.Prompts, s.granted.Resources = s.want.Tools, s.want.Prompts, s.want.Resources
+	s.mu.Unlock()
 	settled := make(chan struct{}, len(ears))
 	for _, e := range ears {
 		go e.persist(ctx, settled)

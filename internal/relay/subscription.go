@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/doorward/doorward/internal/base/protocol"
@@ -26,6 +27,7 @@ type listens struct {
 	watch    watch
 	closing  context.Context
 	audience *subscribe.Audience
+	open     sync.Map // *subscription
 	acts     *acts
 	sight    *sight
 	leaving  *leaving
@@ -37,12 +39,13 @@ type listens struct {
 // exchange's own goroutine writes them. A change that already waits is not queued twice,
 // because it says only that something changed.
 type subscription struct {
-	from *listens
-	x    *front.Exchange
-	want *subscribe.Filter // in the client's names
-	caps []byte            // of the client
-	wake chan struct{}
-	end  func() // ends the subscription, so that its client begins again; set before ears open
+	from    *listens
+	x       *front.Exchange
+	servers []*backend        // that its ears listen to
+	want    *subscribe.Filter // in the client's names
+	caps    []byte            // of the client
+	wake    chan struct{}
+	end     func() // ends the subscription, so that its client begins again
 
 	mu      sync.Mutex
 	wait    []upstream.Event
@@ -93,6 +96,14 @@ func (s *subscription) announce(method string) {
 	s.mu.Unlock()
 	if granted {
 		s.put(upstream.Event{Method: method})
+	}
+}
+
+// renew ends a listen on the aggregate if its client may use other servers by now: one that
+// was added or replaced has no ear. The client begins again, and then hears these too.
+func (s *subscription) renew() {
+	if s.x.Server == "" && !slices.Equal(s.servers, s.from.sight.servers(s.x.Who)) {
+		s.end()
 	}
 }
 
