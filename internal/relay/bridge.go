@@ -11,26 +11,30 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
+// outcome takes whether the server has accepted what a session set up with it.
+type outcome func(ok bool)
+
 // remember keeps what a legacy session sets up with a server beyond one call, so that it
 // holds on the next connection too. A modern server has no such methods: there the log level
 // becomes part of each request, and a subscription part of the one listen, and the request is
-// answered here. done: the request is not sent to the server.
-func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t target) (reply upstream.Reply, done bool, err error) {
-	reply = upstream.Reply{Result: rawjson.Empty}
+// answered here. done: the request is not sent to the server; otherwise settle has to be
+// called with its outcome.
+func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t target) (reply upstream.Reply, settle outcome, done bool, err error) {
+	reply, settle = upstream.Reply{Result: rawjson.Empty}, func(bool) {}
 	switch t.Method() {
 	case "logging/setLevel":
 		if era.Severity(wire.Get(t.Params(), "level")) < 0 {
-			return reply, true, failure.Invalid{E: failure.Params}
+			return reply, settle, true, failure.Invalid{E: failure.Params}
 		}
 		bound(x.Session).setLevel(t.Params())
-		return reply, c.era == front.Modern || l.heardAlready(c, t.Params()), nil
+		return reply, settle, c.era == front.Modern || l.heardAlready(c, t.Params()), nil
 	case "resources/subscribe":
-		done, err = l.subscribe(ctx, x, c, t.Name())
-		return reply, done, err
+		settle, done, err = l.subscribe(ctx, x, c, t.Name())
+		return reply, settle, done, err
 	case "resources/unsubscribe":
-		return reply, l.unsubscribe(x, c, t.Name()), nil
+		return reply, settle, l.unsubscribe(x, c, t.Name()), nil
 	}
-	return reply, false, nil
+	return reply, settle, false, nil
 }
 
 // keepsHere reports whether a subscription is kept by Doorward, because the server is modern
@@ -39,27 +43,60 @@ func keepsHere(x *front.Exchange, c *liveConn, method string) bool {
 	return x.Session != nil && c.era == front.Modern && method == "resources/subscribe"
 }
 
-func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, uri string) (done bool, err error) {
+// subscribe begins a subscription before the server is asked, so that no change is missed.
+// settle ends it again if the server refuses it.
+func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, uri string) (settle outcome, done bool, err error) {
 	d := bound(x.Session)
 	h := d.heldOf(l)
 	if h == nil {
-		return true, front.ErrCannotAsk
+		return nil, true, front.ErrCannotAsk
 	}
-	defer d.note()
-	modern := c.era == front.Modern
-	l.hub.adjust(h.watcher, func(w *watcher) {
-		w.want = w.want.With(uri, true)
-		w.listens = w.listens || modern
-	})
-	if !modern {
-		return false, nil
+	was, err := d.begins(h, uri)
+	if err != nil {
+		return nil, true, err
 	}
+	settle = func(ok bool) {
+		if !ok && !was {
+			h.link.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, false) })
+		}
+		d.note()
+	}
+	if c.era != front.Modern {
+		return settle, false, nil
+	}
+	l.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
 	granted, err := l.hub.cover(ctx, h.watcher)
 	if err == nil && !granted.URIs[uri] {
 		l.unsubscribe(x, c, uri)
-		err = failure.Invalid{E: failure.NoURI}
+		return nil, true, failure.Invalid{E: failure.NoURI}
 	}
-	return true, err
+	settle(err == nil)
+	return nil, true, err
+}
+
+// begins makes a resource one that the session is subscribed to. was: it was that already. A
+// session has at most as many subscriptions as a listen has.
+func (d *binding) begins(h *held, uri string) (was bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was = h.subscribed()[uri]
+	if !was && !d.kept[h.link.b.Name][uri] && d.subscriptions() >= maxObjects {
+		return was, failure.Invalid{E: failure.Subscriptions}
+	}
+	h.link.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, true) })
+	return was, nil
+}
+
+// subscriptions returns how many resources the session is subscribed to, at all servers. The
+// caller holds mu.
+func (d *binding) subscriptions() (n int) {
+	for _, uris := range d.kept {
+		n += len(uris)
+	}
+	for _, h := range d.links {
+		n += len(h.subscribed())
+	}
+	return n
 }
 
 // unsubscribe ends a subscription and reports whether the server needs no message. It gets

@@ -151,11 +151,20 @@ func (k *calls) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	if err != nil {
 		return upstream.Reply{}, err
 	}
-	if x.Session != nil {
-		if reply, done, err := l.remember(ctx, x, c, t); done || err != nil {
-			return reply, err
-		}
+	if x.Session == nil {
+		return k.ask(ctx, x, l, c, t)
 	}
+	reply, settle, done, err := l.remember(ctx, x, c, t)
+	if done || err != nil {
+		return reply, err
+	}
+	reply, err = k.ask(ctx, x, l, c, t)
+	settle(err == nil && reply.Error == nil)
+	return reply, err
+}
+
+// ask sends one request to the server and returns its answer, both translated.
+func (k *calls) ask(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
 	req, err := k.translation.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, err

@@ -20,7 +20,8 @@ import (
 // again.
 const ackTime = 5 * time.Second
 
-// maxObjects bounds the resources and tasks of one listen: each has a record of its own.
+// maxObjects bounds the resources and tasks of one listen, and the subscriptions of one
+// session: each has a record of its own.
 const maxObjects = 1000
 
 // serve serves subscriptions/listen on one server or on all of them.

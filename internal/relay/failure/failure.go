@@ -76,6 +76,9 @@ func (e *Content) Error() string { return "blocked by " + e.Rule }
 // NoTask answers a request about a task that the caller has not made.
 var NoTask = &wire.Error{Code: front.CodeInvalidParams, Message: "Unknown task"}
 
+// Subscriptions answers a resources/subscribe of a session that has as many as one may have.
+var Subscriptions = &wire.Error{Code: front.CodeInvalidParams, Message: "Too many subscriptions: unsubscribe from another resource first"}
+
 // OtherTasks answers a request about a task where client and server are of two eras.
 var OtherTasks = &wire.Error{Code: front.CodeNoMethod, Message: "Tasks are not carried between protocol revisions before 2026-07-28 and later ones, whose tasks have other states"}
 
