@@ -75,16 +75,16 @@ func (h *held) close() {
 }
 
 // opened sets the session's log level on a new connection, if policy lets the session set it
-// there.
-func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) {
+// there. It reports whether the server has accepted it.
+func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) bool {
 	d.mu.Lock()
 	level := d.level
 	d.mu.Unlock()
 	if level == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
-		return
+		return false
 	}
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Size: int64(len(level)), Confirmed: d.session.Confirmed()}
-	d.sessions.levels.set(ctx, &x, b, c, level)
+	return d.sessions.levels.set(ctx, &x, b, c, level)
 }
 
 // deliver hands an event of server b to the session's standalone stream, as

@@ -27,7 +27,11 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t t
 			return reply, settle, true, failure.Invalid{E: failure.Params}
 		}
 		bound(x.Session).setLevel(t.Params())
-		return reply, settle, c.era == front.Modern || l.heardAlready(c, t.Params()), nil
+		if c.era == front.Modern {
+			return reply, settle, true, nil
+		}
+		settle, done = l.heardAlready(c, t.Params())
+		return reply, settle, done, nil
 	case "resources/subscribe":
 		settle, done, err = l.subscribe(ctx, x, c, t.Name())
 		return reply, settle, done, err

@@ -28,9 +28,10 @@ type liveConn struct {
 	mu      sync.Mutex
 	shelves map[string]*listing.Known   // lists that the server has answered, kept for reuse
 	asks    map[string]*pendingQuestion // the server's requests under way, by raw id
-	// verbosity is the number of log levels that the server writes for modern clients; 0:
-	// none has named a level.
-	verbosity int
+	// verbosity is the number of log levels that the server has been told to write for the
+	// clients that share it; 0: none has named a level. writes is the number that it has
+	// accepted.
+	verbosity, writes int
 
 	running map[*running]bool // calls in flight that may ask
 	rested  atomic.Bool       // Doorward closed it because it was not needed

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -28,28 +29,38 @@ func (v *levels) raise(ctx context.Context, x *front.Exchange, b *backend, c *li
 		return
 	}
 	params := rawjson.Set(nil, rawjson.Edit{Key: "level", Value: []byte(era.Levels[rank])})
-	v.set(ctx, &front.Exchange{Who: x.Who, Size: int64(len(params)), Confirmed: x.Confirmed}, b, c, params)
+	x = &front.Exchange{Who: x.Who, Size: int64(len(params)), Confirmed: x.Confirmed}
+	c.accepted(rank, v.set(ctx, x, b, c, params))
 }
 
-// set sets a log level at a legacy server, if policy lets the client set it there.
-func (v *levels) set(ctx context.Context, x *front.Exchange, b *backend, c *liveConn, params []byte) {
+// set sets a log level at a legacy server, if policy lets the client set it there. It reports
+// whether the server has accepted it. One that does not answer in time counts as accepting:
+// every further request would wait for it in vain.
+func (v *levels) set(ctx context.Context, x *front.Exchange, b *backend, c *liveConn, params []byte) bool {
 	req := upstream.Request{Method: "logging/setLevel", Params: params}
 	pass, err := v.gate.Enter(v.acts.of(x, b.Name, req.Method, ""))
 	if err != nil {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
 	word := "ok"
-	if _, err := c.conn.Call(ctx, &req, nil); err != nil {
-		v.log.Debug("setting the log level failed", "server", b.Name, "err", err)
+	reply, err := c.conn.Call(ctx, &req, nil)
+	switch {
+	case err != nil:
 		word = "failed"
+	case reply.Error != nil:
+		word, err = "error", reply.Error
+	}
+	if err != nil {
+		v.log.Debug("setting the log level failed", "server", b.Name, "err", err)
 	}
 	pass.Leave(word, 0)
+	return err == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 // logsFrom notes that the server has to write messages of a rank, and reports whether it has
-// to be told.
+// to be told. Whoever tells it then calls accepted.
 func (c *liveConn) logsFrom(rank int) bool {
 	if wire.GetPath(c.hello, "capabilities", "logging") == nil {
 		return false
@@ -62,4 +73,18 @@ func (c *liveConn) logsFrom(rank int) bool {
 	}
 	c.verbosity = verbosity
 	return true
+}
+
+// accepted notes whether the server has accepted that it writes messages of a rank. If not,
+// it is told again when a client next asks for them.
+func (c *liveConn) accepted(rank int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	verbosity := len(era.Levels) - rank
+	switch {
+	case ok:
+		c.writes = max(c.writes, verbosity)
+	case c.verbosity == verbosity:
+		c.verbosity = c.writes
+	}
 }

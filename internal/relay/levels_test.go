@@ -1,10 +1,14 @@
 package relay
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -90,5 +94,89 @@ func TestLogsOfASharedServer(t *testing.T) {
 		for _, m := range r.before {
 			equal(t, "whose message", text(m, "params", "data"), text(end, "result", "of"))
 		}
+	}
+}
+
+// A log level that did not come to a shared server, because the server or policy refused it,
+// is set by the next client that asks for it. One that did is not set again.
+func TestALogLevelThatWasRefusedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, client := range []string{"legacy", "modern"} {
+		for _, mode := range []string{"shared", "principal"} {
+			t.Run(client+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				retried(t, client, mode)
+			})
+		}
+	}
+	t.Run("denied", func(t *testing.T) {
+		t.Parallel()
+		s := stdio(t, "s", "legacy")
+		h := build(t, []Server{s.server(instances("shared"))})
+		h.forbid(`forbid (principal == Principal::"token:alice", action == Action::"logging/setLevel", resource);`)
+		for i, who := range []string{"token:alice", "token:bob", "token:carol"} {
+			m := h.modern("/mcp/s", who)
+			m.meta = atLevel("debug")
+			m.tool("echo", "")
+			equal(t, "levels set after "+who, fmt.Sprint(len(s.got("logging/setLevel"))), fmt.Sprint(min(i, 1)))
+		}
+	})
+}
+
+// A server that does not answer a logging/setLevel delays one request for that, not each.
+func TestAServerThatIgnoresTheLogLevelIsToldOnce(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	s.serve = func(q *query) {
+		if q.Method != "logging/setLevel" {
+			q.result(`{}`)
+		}
+	}
+	h := build(t, []Server{s.server(instances("shared"))})
+	m := h.modern("/mcp/s", "uid:1000")
+	m.tool("echo", "")
+	b := h.relay.table.Load().byName["s"]
+	x := exchangeOf("uid:1000")
+	x.Era, x.Params = front.Modern, rawjson.SetIn([]byte(`{}`), "_meta", atLevel("debug")...)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	h.relay.levels.raise(ctx, x, b, b.openFor(x.Who, front.Modern))
+	s.last("logging/setLevel")
+	m.meta = atLevel("debug")
+	m.tool("echo", "")
+	equal(t, "told", fmt.Sprint(len(s.got("logging/setLevel"))), "1")
+}
+
+func retried(t *testing.T, client, mode string) {
+	s := stdio(t, "s", "legacy")
+	var refuse atomic.Bool
+	s.serve = func(q *query) {
+		if q.Method == "logging/setLevel" && refuse.Load() {
+			q.fail(-32603, "not now")
+			return
+		}
+		q.result(`{}`)
+	}
+	h := build(t, []Server{s.server(instances(mode))})
+	old, m := h.legacy("/mcp/s", "uid:1000", `{}`), h.modern("/mcp/s", "uid:1000")
+	for i, step := range []struct {
+		level  string
+		refuse bool
+		heard  int // by the server, so far
+	}{
+		{"error", true, 1}, {"error", false, 2}, {"error", false, 2}, // the level of the server is error
+		{"debug", true, 3}, {"warning", true, 4}, {"error", false, 4}, // and still is
+		{"warning", false, 5}, {"debug", false, 6}, {"error", false, 6},
+	} {
+		refuse.Store(step.refuse)
+		if client == "modern" {
+			m.meta = atLevel(step.level)
+			m.tool("echo", "")
+		} else {
+			answer := old.call("logging/setLevel", `{"level":"`+step.level+`"}`)
+			equal(t, fmt.Sprint(i, " is refused"), fmt.Sprint(code(answer) != ""), fmt.Sprint(step.refuse))
+		}
+		all := s.got("logging/setLevel")
+		equal(t, fmt.Sprint(i, " ", step.level, ": heard"), fmt.Sprint(len(all)), fmt.Sprint(step.heard))
 	}
 }

@@ -54,10 +54,14 @@ func (d *binding) place(h *held, b *backend, init func() []byte) {
 }
 
 // heardAlready reports whether a shared server already writes the messages of a level,
-// because a session has asked for it or for a more verbose one.
-func (l *link) heardAlready(c *liveConn, params []byte) bool {
+// because a session has asked for it or for a more verbose one. If it does not, settle has to
+// be called with the outcome of telling it.
+func (l *link) heardAlready(c *liveConn, params []byte) (settle outcome, already bool) {
 	rank := era.Severity(wire.Get(params, "level"))
-	return l.client == front.Legacy && !l.private() && wire.GetPath(c.hello, "capabilities", "logging") != nil && !c.logsFrom(rank)
+	if l.client != front.Legacy || l.private() || wire.GetPath(c.hello, "capabilities", "logging") == nil {
+		return func(bool) {}, false
+	}
+	return func(ok bool) { c.accepted(rank, ok) }, !c.logsFrom(rank)
 }
 
 // restoreLevel sets on a new connection that sessions share the most verbose level that one
@@ -71,6 +75,6 @@ func (l *link) restoreLevel(ctx context.Context, c *liveConn) {
 		}
 	}
 	if most != nil && c.era == front.Legacy && c.logsFrom(least) {
-		bound(most).opened(ctx, l.b, c)
+		c.accepted(least, bound(most).opened(ctx, l.b, c))
 	}
 }
