@@ -155,8 +155,11 @@ func loggedOf(e history.Entry) logged {
 	return l
 }
 
-// printAct prints one line: time, program, act and outcome.
-func printAct(l logged, width int) error {
+// printAct prints one line about an act.
+func printAct(l logged, width int) error { return printLine(actLine(l, width), colourOf(l.Outcome)) }
+
+// actLine returns one line of at most width characters: time, program, act and outcome.
+func actLine(l logged, width int) string {
 	what := l.Server
 	if l.Tool != "" {
 		what += "/" + l.Tool
@@ -171,11 +174,10 @@ func printAct(l logged, width int) error {
 	case l.Outcome == "ok" && l.MS > 0:
 		end += fmt.Sprintf("  %5.0f ms  %s", l.MS, sizeOf(l.Bytes))
 	}
-	room := (width - 41) * 3 / 5
+	room := max((width-41)*3/5, 1)
 	line := fmt.Sprintf("%s  %-12s  %-*s  %s", l.Time.Local().Format("01-02 15:04:05"), fit(plaintext.Line(cmp.Or(l.Client, l.Principal)), 12),
 		room, fit(plaintext.Line(what), room), end)
-	line = strings.TrimRight(fit(line, width), " ")
-	return printLine(line, colourOf(l.Outcome))
+	return strings.TrimRight(fit(line, width), " ")
 }
 
 func colourOf(outcome string) colour {
