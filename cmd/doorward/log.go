@@ -79,9 +79,7 @@ func (w logWanted) run(ctx context.Context, asJSON bool, dir string) error {
 		return err
 	}
 	show := printerOf(asJSON)
-	var last uint64
 	for _, e := range slices.Backward(found.Entries) {
-		last = e.Seq
 		if err := show(e); err != nil {
 			return err
 		}
@@ -89,15 +87,16 @@ func (w logWanted) run(ctx context.Context, asJSON bool, dir string) error {
 	if !w.follow {
 		return nil
 	}
-	return w.goOn(ctx, dir, f, last, show)
+	return w.goOn(ctx, dir, f, found.Entries, show)
 }
 
-// goOn prints new acts when they have ended. Acts that were printed as pending are printed again.
-func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, last uint64, show func(history.Entry) error) error {
-	joined := history.NewJoin(f)
+// goOn prints new acts when they have ended. Of the acts that were printed, the newest
+// first, those that were under way are printed again.
+func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, printed []history.Entry, show func(history.Entry) error) error {
+	joined := history.NewJoin(f, printed...)
 	from := uint64(0)
-	if last > 0 {
-		from = last + 1
+	if len(printed) > 0 {
+		from = printed[0].Seq + 1
 	}
 	err := auditlog.Follow(ctx, dir, from, func(line []byte) error {
 		if e, ok := joined.Take(line); ok {

@@ -1,6 +1,9 @@
 package history
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // mostOpen is the largest number of acts that a Join keeps until their outcome.
 const mostOpen = 10_000
@@ -13,8 +16,17 @@ type Join struct {
 	order  []uint64
 }
 
-// NewJoin makes a Join of the acts that the filter selects.
-func NewJoin(f Filter) *Join { return &Join{filter: f, open: make(map[uint64]Record)} }
+// NewJoin makes a Join of the acts that the filter selects. The known acts are
+// earlier ones, the newest first, as from Search; those that are not over are joined too.
+func NewJoin(f Filter, known ...Entry) *Join {
+	j := &Join{filter: f, open: make(map[uint64]Record)}
+	for _, e := range slices.Backward(known) {
+		if e.Outcome == "open" {
+			j.wait(e.Record)
+		}
+	}
+	return j
+}
 
 // Take reads one line and returns the act that it ends. It returns false if the line ends no
 // act, or one that the filter does not select.

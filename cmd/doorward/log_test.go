@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/doorward/doorward/internal/daemon/history"
+	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// fourActs returns the records of four calls, two at a time under way, of which one is
+// denied. begin is the number of the first.
+func fourActs(begin uint64) []*audit.Record {
+	who := principal.New("uid:1000", principal.Fact{Name: "exe", Value: "/usr/bin/codex", Grade: principal.Observed})
+	call := func(tool, decision string) *audit.Record {
+		return &audit.Record{Kind: audit.Decision, Source: "gate", Who: who, Action: "tools/call", Resource: "notes/" + tool, Decision: decision, Rule: "r"}
+	}
+	end := func(of uint64, result string) *audit.Record {
+		return &audit.Record{Kind: audit.Outcome, Source: "gate", Who: who, Ref: begin + of, Result: result, Bytes: 7}
+	}
+	return []*audit.Record{call("a", audit.Allow), call("b", audit.Deny), call("c", audit.Allow), end(2, "ok"), call("d", audit.Allow), end(0, "error"), end(4, "ok")}
+}
+
+// TestFollowingPrintsTheEndOfEachAct: wherever the record stands when it is first read, each
+// act is printed once with its end, also one that was printed before as under way.
+func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
+	t.Parallel()
+	for before := 1; before <= 7; before++ {
+		t.Run(fmt.Sprint(before), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			log, err := audit.Open(dir, audit.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			acts := fourActs(log.State().Seq + 1)
+			write(t, log, acts[:before])
+			found, err := history.Search(t.Context(), dir, history.Filter{}, 0, 50)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, log, acts[before:])
+			ends := map[string]string{}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			show := func(e history.Entry) error {
+				if e.Outcome != "open" {
+					ends[e.Name] += e.Outcome
+				}
+				if len(ends) == 4 {
+					cancel()
+				}
+				return nil
+			}
+			for _, e := range found.Entries {
+				_ = show(e) // it does not fail
+			}
+			err = logWanted{}.goOn(ctx, dir, history.Filter{}, found.Entries, show)
+			if got := fmt.Sprint(ends); got != "map[a:error b:denied c:ok d:ok]" {
+				t.Errorf("%s, %v", got, err)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, log *audit.Log, records []*audit.Record) {
+	t.Helper()
+	for _, r := range records {
+		if _, err := log.Append(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
