@@ -97,25 +97,33 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 		}
 		return printRecord(o, line)
 	}
-	lines, err := auditlog.Tail(dir, n)
-	if err != nil {
+	last, err := lastRecords(dir, n, show)
+	if err != nil || !follow {
 		return err
-	}
-	var last uint64
-	for _, l := range lines {
-		if err := show(l); err != nil {
-			return err
-		}
-		last = seqOf(l)
-	}
-	if !follow {
-		return nil
 	}
 	err = auditlog.Follow(ctx, dir, last+1, show)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// lastRecords shows the last n records, and returns the number of the last one of the log.
+func lastRecords(dir string, n int, show func(line []byte) error) (last uint64, err error) {
+	lines, err := auditlog.Tail(dir, max(n, 1))
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range lines {
+		last = seqOf(l)
+		if n < 1 {
+			break
+		}
+		if err := show(l); err != nil {
+			return 0, err
+		}
+	}
+	return last, nil
 }
 
 // auditShow prints one record: with --json the line of the log, otherwise a line for each member.
