@@ -83,9 +83,18 @@ func localTime(stamp string) string {
 // followEvery is the time between two requests for the held calls.
 const followEvery = time.Second
 
+// heldCall identifies a held call. A daemon that starts again counts from 1 again, so the
+// number alone is not enough; an equal call with an equal number differs in its time.
+type heldCall struct {
+	n             uint64
+	time, preview string
+}
+
+func heldCallOf(c admin.PendingCall) heldCall { return heldCall{c.N, c.Time, c.Preview} }
+
 // followPending asks the operator about each held call once.
 func followPending(ctx context.Context, o *invocation) error {
-	seen := map[uint64]bool{}
+	seen := map[heldCall]bool{}
 	keys := keyboard{os.Stdin}
 	for {
 		var all []admin.PendingCall
@@ -93,10 +102,10 @@ func followPending(ctx context.Context, o *invocation) error {
 			return approvalFailure(err)
 		}
 		for _, c := range all {
-			if seen[c.N] {
+			if seen[heldCallOf(c)] {
 				continue
 			}
-			seen[c.N] = true
+			seen[heldCallOf(c)] = true
 			switch err := askAbout(ctx, o, keys, c); {
 			case errors.Is(err, errInterrupted), ctx.Err() != nil:
 				return nil
@@ -130,7 +139,7 @@ func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open co
 			case <-time.After(followEvery):
 			}
 			var all []admin.PendingCall
-			is := func(q admin.PendingCall) bool { return q.N == c.N && q.Preview == c.Preview }
+			is := func(q admin.PendingCall) bool { return heldCallOf(q) == heldCallOf(c) }
 			if o.daemon.ask(open, pathApprovals, &all) == nil && !slices.ContainsFunc(all, is) {
 				stop(errElsewhere)
 			}

@@ -288,3 +288,29 @@ func TestAQuestionEndsWhenItIsSettledElsewhere(t *testing.T) {
 		t.Errorf("the third call: %v %s", a.err, a.out)
 	}
 }
+
+// TestARestartHidesNoHeldCall: after a restart of the daemon the numbers begin again. A call
+// with a number that was asked about before is asked about, also if it is an equal call.
+func TestARestartHidesNoHeldCall(t *testing.T) {
+	t.Parallel()
+	for name, second := range map[string]string{"an equal call": "n=1", "another call": "n=2"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := heldCount(t)
+			f := startFollower(t, d)
+			_ = hold(t, d, "n=1")
+			f.asks()
+			d.kill()
+			d.start()
+			f.sees("1 was settled elsewhere")
+			over := hold(t, d, second)
+			if text := f.asks(); !strings.Contains(text, "\n1  echo/count") {
+				t.Errorf("shown: %q", text)
+			}
+			f.typed("y")
+			if a := ended(t, over); a.err != nil || !strings.Contains(a.out, "call 1") {
+				t.Errorf("%v %s", a.err, a.out)
+			}
+		})
+	}
+}
