@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -171,12 +172,20 @@ func (l *daemonLink) authPost(ctx context.Context, path string, in, out any) err
 
 // print writes v as JSON if --json is given, and text otherwise.
 func (o *invocation) print(v any, text string) error {
-	if o.json {
-		return printJSON(v)
-	}
 	to := people()
 	if o.verbose {
 		to = stdout()
+	}
+	return o.printTo(to, v, text)
+}
+
+// printUnbroken is print for an address or a token. A person copies it, so its line is not
+// broken at a narrow terminal.
+func (o *invocation) printUnbroken(v any, text string) error { return o.printTo(stdout(), v, text) }
+
+func (o *invocation) printTo(to io.Writer, v any, text string) error {
+	if o.json {
+		return printJSON(v)
 	}
 	_, err := fmt.Fprint(to, text)
 	return err

@@ -82,7 +82,7 @@ func (n *tokenMaker) rotate(name string) error {
 // show prints the token once. A token that could not be printed is revoked
 // again.
 func (n *tokenMaker) show(secret, id string, fields map[string]string) error {
-	if err := n.o.print(fields, secret+"\n"); err != nil {
+	if err := n.o.printUnbroken(fields, secret+"\n"); err != nil {
 		_, undone := n.store.Revoke(id)
 		return errors.Join(fmt.Errorf("printing the token, which has been revoked: %w", err), undone)
 	}

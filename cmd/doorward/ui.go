@@ -42,7 +42,7 @@ func openUI(ctx context.Context, o *invocation, only bool) error {
 	if !o.json {
 		fmt.Fprintln(stderr(), "doorward: open this address in a browser on this machine; it works once, within a minute:")
 	}
-	return o.print(opened, opened.URL+"\n")
+	return o.printUnbroken(opened, opened.URL+"\n")
 }
 
 func signOutUI(ctx context.Context, o *invocation) error {
