@@ -192,16 +192,9 @@ type Found struct {
 
 // Search reads the log backwards from before (0: its end).
 func Search(ctx context.Context, dir string, f Filter, before uint64, most int) (Found, error) {
-	s := &searching{Filter: f, before: before, most: most, lines: cmp.Or(f.Lines, MaxLines), part: f.plain(), ends: make(map[uint64]*ending), done: make(map[uint64]bool)}
-	for line, err := range auditlog.Backwards(ctx, dir) {
-		if err != nil {
-			return s.out, err
-		}
-		if s.over(line) {
-			break
-		}
-	}
-	return s.out, nil
+	s := newSearching(f, before, most)
+	err := s.read(ctx, dir)
+	return s.out, err
 }
 
 // searching is the state of one Search.
@@ -215,11 +208,25 @@ type searching struct {
 	out         Found
 }
 
+func newSearching(f Filter, before uint64, most int) *searching {
+	return &searching{Filter: f, before: before, most: most, lines: cmp.Or(f.Lines, MaxLines), part: f.plain(), ends: make(map[uint64]*ending), done: make(map[uint64]bool)}
+}
+
+// read reads the log backwards until the search is over.
+func (s *searching) read(ctx context.Context, dir string) error {
+	for line, err := range auditlog.Backwards(ctx, dir) {
+		if err != nil || s.over(line) {
+			return err
+		}
+	}
+	return nil
+}
+
 // over reads one line and reports whether the search is over. An outcome follows its decision
 // in the log, so it is read before it.
 func (s *searching) over(line []byte) bool {
 	if isEnding(line) {
-		noteEnding(s.ends, line)
+		noteEnding(s.ends, line, s.before)
 		return false
 	}
 	seq := SeqOf(line)
@@ -260,8 +267,12 @@ func isEnding(line []byte) bool {
 	return bytes.Contains(line[:min(len(line), 120)], []byte(`"kind":"outcome"`))
 }
 
-func noteEnding(ends map[uint64]*ending, line []byte) {
+// noteEnding notes an outcome, if its act has a number below before (0: any number).
+func noteEnding(ends map[uint64]*ending, line []byte, before uint64) {
 	ref, err := strconv.ParseUint(Member(line, "ref"), 10, 64)
+	if before != 0 && ref >= before {
+		return
+	}
 	at, wrong := time.Parse(time.RFC3339Nano, Member(line, "time"))
 	if err != nil || wrong != nil {
 		return

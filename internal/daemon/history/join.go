@@ -33,7 +33,7 @@ func NewJoin(f Filter, known ...Entry) *Join {
 func (j *Join) Take(line []byte) (Entry, bool) {
 	ends := make(map[uint64]*ending)
 	if isEnding(line) {
-		noteEnding(ends, line)
+		noteEnding(ends, line, 0)
 		for ref, end := range ends {
 			r, known := j.open[ref]
 			delete(j.open, ref)
