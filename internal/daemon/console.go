@@ -67,7 +67,7 @@ func visitOf(r *http.Request) (v console.Visit, ok bool) {
 // enter passes an act of the console through the gate.
 func (h consoleHost) enter(ctx context.Context, by console.Caller, what string) (leave func(), err error) {
 	act := gate.Act{Who: by.Who, Action: policy.ActionAdmin, Name: what, Kind: gate.Administration, Source: sourceConsole}
-	if err := h.d.shell(ctx, by.Processes, true); err != nil {
+	if err := h.stillPerson(ctx, by); err != nil {
 		h.d.gate.Refuse(act, "ui.agent-shell", gate.CodeDenied, 0)
 		return nil, err
 	}
@@ -79,8 +79,21 @@ func (h consoleHost) enter(ctx context.Context, by console.Caller, what string) 
 }
 
 func (h consoleHost) allows(ctx context.Context, by console.Caller, what string) bool {
-	return h.d.shell(ctx, by.Processes, true) == nil &&
+	return h.stillPerson(ctx, by) == nil &&
 		h.d.gate.Allows(policy.Request{Who: by.Who, Action: policy.ActionAdmin, Name: what}).Allow
+}
+
+// stillPerson refuses a session that began below a process that is an agent or MCP client now.
+// A command that the operator gives in the same shell, such as a held `doorward call`, is no
+// reason.
+func (h consoleHost) stillPerson(ctx context.Context, by console.Caller) error {
+	if err := h.d.shell(ctx, by.Processes, true); err != nil {
+		return err
+	}
+	if h.d.callers.clients.above(by.Processes, false) {
+		return agent.ErrAgentShell
+	}
+	return nil
 }
 
 func (h consoleHost) event(who *principal.Principal, action, reason string) {
@@ -154,7 +167,7 @@ func (a api) person(r *http.Request) (processes []string, err error) {
 	if err := a.d.shell(r.Context(), processes, complete); err != nil {
 		return nil, err
 	}
-	if a.d.callers.clients.above(processes) {
+	if a.d.callers.clients.above(processes, true) {
 		return nil, agent.ErrAgentShell
 	}
 	if a.d.callers.clients.orphans.leftBehind(processes) {

@@ -3,25 +3,41 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // clients is the set of processes that have spoken MCP to the daemon and still run,
-// registered as agents or not. A process below one of them may act for an agent.
+// registered as agents or not, also in an earlier run. A process below one of them may act for
+// an agent.
 type clients struct {
 	program string // path of the daemon's program, which is also that of the shim `doorward connect`
+	path    string // the file; empty: kept in memory only
+	log     *slog.Logger
 	orphans orphans
 
 	mu    sync.Mutex
-	known map[string][]string // by process: the process itself, and for a shim the process that started it
+	known map[string]client // by its first process
+
+	changed atomic.Bool // since the file was written
+	saving  sync.Mutex  // held while the file is written
+}
+
+// client is one process that speaks MCP.
+type client struct {
+	Processes []string `json:"processes"` // the process itself, and for a shim the one that started it
+	// Command means that the shim is another command than `doorward connect`: it speaks for
+	// whoever typed it.
+	Command bool `json:"command,omitempty"`
 }
 
 // mostClients bounds the number of clients; ended ones are dropped first.
@@ -41,9 +57,13 @@ func (c *clients) note(r *http.Request) {
 		return
 	}
 	once.Do(func() {
-		if near, chain := c.processes(r); len(near) > 0 {
-			c.add(near)
-			c.orphans.note(chain[len(near)-1:])
+		of, chain := c.processes(r)
+		if len(of.Processes) == 0 {
+			return
+		}
+		added := c.add(of)
+		if c.orphans.note(chain[len(of.Processes)-1:]) || added {
+			c.keep()
 		}
 	})
 }
@@ -52,21 +72,21 @@ func isMCP(uri string) bool {
 	return slices.ContainsFunc([]string{"/mcp", "/sse", "/messages"}, func(face string) bool { return strings.HasPrefix(uri, face) })
 }
 
-// processes returns as near the process of a request and, for a shim, the one above it, and
-// as chain all that could be read; both are empty if the process is unknown.
-func (c *clients) processes(r *http.Request) (near, chain []string) {
+// processes returns the client that sent a request, and as chain all processes from it to the
+// first one that could be read; both are empty if its process is unknown.
+func (c *clients) processes(r *http.Request) (of client, chain []string) {
 	o := listen.From(r.Context())
 	var pid int32
 	switch {
 	case o == nil:
-		return nil, nil
+		return of, nil
 	case o.Peer != nil:
 		chain, _ = peer.Ancestors(o.Peer) // as far as they can be read
 		pid = o.Peer.PID
 	default:
 		h, err := o.Holder()
 		if err != nil {
-			return nil, nil
+			return of, nil
 		}
 		if chain, err = peer.AncestorsOf(h); err != nil {
 			chain = []string{h.Process}
@@ -75,41 +95,55 @@ func (c *clients) processes(r *http.Request) (near, chain []string) {
 	}
 	most := 1
 	if program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && program == c.program {
-		most = 2
+		most, of.Command = 2, !connects(pid)
 	}
-	return slices.Clone(chain[:min(len(chain), most)]), chain
+	of.Processes = slices.Clone(chain[:min(len(chain), most)])
+	return of, chain
 }
 
-func (c *clients) add(all []string) {
+// connects reports whether a process of the program may be `doorward connect`.
+func connects(pid int32) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err != nil || slices.Contains(strings.Split(string(b), "\x00"), "connect")
+}
+
+// add reports whether the client was not known.
+func (c *clients) add(of client) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	process := of.Processes[0]
+	if slices.Equal(c.known[process].Processes, of.Processes) {
+		return false
+	}
 	if c.known == nil {
-		c.known = make(map[string][]string)
+		c.known = make(map[string]client)
 	}
 	if len(c.known) >= mostClients {
 		c.forget()
 	}
-	for process := range c.known {
+	for other := range c.known {
 		if len(c.known) < mostClients {
 			break
 		}
-		delete(c.known, process)
+		delete(c.known, other)
 	}
-	c.known[all[0]] = all
+	c.known[process] = of
+	return true
 }
 
 // forget drops ended processes. The caller holds mu.
 func (c *clients) forget() {
-	maps.DeleteFunc(c.known, func(process string, _ []string) bool { return peer.Gone(process) })
+	maps.DeleteFunc(c.known, func(process string, _ client) bool { return peer.Gone(process) })
 }
 
-// above reports whether one of the processes is a running client, or started a running shim.
-func (c *clients) above(processes []string) bool {
+// above reports whether one of the processes is a running client, or started a running shim;
+// commands tells whether shims other than `doorward connect` count.
+func (c *clients) above(processes []string, commands bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forget()
-	for _, all := range c.known {
-		if slices.ContainsFunc(all, func(p string) bool { return slices.Contains(processes, p) }) {
+	for _, of := range c.known {
+		if (commands || !of.Command) && slices.ContainsFunc(of.Processes, func(p string) bool { return slices.Contains(processes, p) }) {
 			return true
 		}
 	}

@@ -50,8 +50,8 @@ func (d *Daemon) openState() error {
 	if err := dir.Close(); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	d.callers.clients.orphans = orphans{path: filepath.Join(d.o.StateDir, orphansFile), log: d.log}
-	if err := d.callers.clients.orphans.load(); err != nil {
+	d.callers.clients.path, d.callers.clients.log = filepath.Join(d.o.StateDir, clientsFile), d.log
+	if err := d.callers.clients.load(); err != nil {
 		return err
 	}
 	return d.openPlaces()
@@ -234,6 +234,7 @@ func (d *Daemon) openDoor() error {
 		return err
 	}
 	d.onClose(func() { _ = keeper.Close() }) // closing a directory writes nothing
+	d.onClose(d.callers.clients.save)        // no other daemon can have the state directory yet
 	d.door = front.New(front.Options{
 		Handler: d.telemetry.Door(d.relay), Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
 		Resource: d.issuer.resource(),

@@ -1,16 +1,9 @@
 package daemon
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"log/slog"
 	"maps"
-	"os"
 	"sync"
 
-	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
@@ -21,12 +14,8 @@ import (
 // below it is therefore remembered, also after the client has ended and in the next run of
 // the daemon.
 type orphans struct {
-	path string // the file; empty: kept in memory only
-	log  *slog.Logger
-
 	mu    sync.Mutex
 	heard map[string]map[uint32]oldest // process above a client -> login of the client -> the oldest one
-	saved sync.Mutex                   // held while the file is written
 }
 
 // oldest is the start and the pid of the oldest client.
@@ -35,47 +24,25 @@ type oldest struct {
 	PID   int32  `json:"pid"`
 }
 
-const (
-	orphansFile = "clients.json"
-	// mostForebears and mostLogins bound the memory. Beyond them an entry counts for all
-	// processes, or for all logins, so more is refused.
-	mostForebears, mostLogins = 4096, 256
-)
-
-// load reads the entries of earlier runs whose processes still run.
-func (o *orphans) load() error {
-	o.heard = map[string]map[uint32]oldest{}
-	b, err := os.ReadFile(o.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &o.heard)
-	}
-	if err != nil {
-		return fmt.Errorf("reading the list of clients: %w", err)
-	}
-	o.prune()
-	return nil
-}
+// mostForebears and mostLogins bound the memory. Beyond them an entry counts for all
+// processes, or for all logins, so more is refused.
+const mostForebears, mostLogins = 4096, 256
 
 // note remembers a client by its chain, which begins with the client. Of the processes above
 // it only the names are needed: one that has ended adopts no process.
-func (o *orphans) note(chain []string) {
+func (o *orphans) note(chain []string) (changed bool) {
 	kin, err := peer.Kinship(chain[:min(len(chain), 1)])
 	if err != nil || len(kin) == 0 {
-		return // it has ended, or this system has no Kinship and refuses every process
+		return false // it has ended, or this system has no Kinship and refuses every process
 	}
 	client := kin[0]
 	o.mu.Lock()
-	changed := o.add(peer.First(), client) // the first process is above all, even if the chain is incomplete
+	defer o.mu.Unlock()
+	changed = o.add(peer.First(), client) // the first process is above all, even if the chain is incomplete
 	for _, forebear := range chain[1:] {
 		changed = o.add(forebear, client) || changed
 	}
-	o.mu.Unlock()
-	if changed && o.path != "" {
-		go o.save()
-	}
+	return changed
 }
 
 // add notes that a client is below a process. The caller holds mu.
@@ -108,20 +75,6 @@ func (o *orphans) add(forebear string, client peer.Kin) (changed bool) {
 // prune drops the processes that have ended, because they adopt no process.
 func (o *orphans) prune() {
 	maps.DeleteFunc(o.heard, func(p string, _ map[uint32]oldest) bool { return peer.Gone(p) })
-}
-
-func (o *orphans) save() {
-	o.saved.Lock()
-	defer o.saved.Unlock()
-	o.mu.Lock()
-	b, err := json.Marshal(o.heard)
-	o.mu.Unlock()
-	if err == nil {
-		err = durable.ReplaceAt(o.path, b)
-	}
-	if err != nil {
-		o.log.Warn("the list of clients could not be stored; after a restart, an orphan of a client may be mistaken for a terminal of the operator", "err", err)
-	}
 }
 
 // leftBehind reports whether a process of the chain may have been left behind by a client, or
