@@ -29,6 +29,7 @@ type opened struct {
 	out  string          // the proxy
 	up   *upstream.Server
 	tok  *tokens // nil: no token is sent
+	shut bool    // because the store of sign-ins could not be opened
 }
 
 // newServers makes the set of c. It takes over an upstream of before if its definition is the
@@ -59,7 +60,7 @@ func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out
 	if r.Refused == "" {
 		def := definition(set.config, name, s)
 		o, err := before.same(name, set.opening(def, s)), error(nil)
-		if o.up == nil {
+		if o.up == nil || o.shut && out.open() != nil {
 			o, err = set.opening(def, s).start(deps, out)
 		}
 		if err == nil {
@@ -114,6 +115,7 @@ func (set *serverSet) opening(def upstream.Definition, s *config.Server) opened 
 func (o opened) start(deps upstream.Deps, out *outward) (opened, error) {
 	if o.sign.Server != "" {
 		o.tok = out.tokens(o.sign)
+		o.shut = o.tok == nil && out.open() == nil
 	}
 	if o.tok != nil {
 		deps.Credential = o.tok

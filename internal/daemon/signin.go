@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -39,8 +40,9 @@ type outward struct {
 	log    *slog.Logger
 	record func(action, server string)
 
+	mu    sync.Mutex
 	store *signin.Store // opened for the first server that needs it
-	shut  error         // why it cannot be opened
+	shut  string        // why the last attempt to open it failed, to report each reason once
 }
 
 func newOutward(o Options, log *audit.Log) *outward {
@@ -49,17 +51,41 @@ func newOutward(o Options, log *audit.Log) *outward {
 	}}
 }
 
+<<<<<<< HEAD
 // tokens makes the source of a server's tokens; nil: there is none.
 func (o *outward) tokens(s signin.Settings) *tokens {
 	if o.store == nil && o.shut == nil {
 		if o.store, o.shut = signin.OpenStore(signin.Options{Dir: o.dir, Key: o.key}); o.shut != nil {
 			o.log.Error("sign-ins to servers are not available", "err", o.shut)
 		}
+=======
+// open returns the store; nil: it cannot be opened now.
+func (o *outward) open() *signin.Store {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.store != nil {
+		return o.store
+>>>>>>> 481f855 (daemon: open the sign-in store again after a failure)
 	}
-	if o.shut != nil {
+	store, err := signin.OpenStore(signin.Options{Dir: o.dir, Key: o.key})
+	if err != nil {
+		if o.shut != err.Error() {
+			o.log.Error("servers cannot be signed in to", "err", err)
+		}
+		o.shut = err.Error()
 		return nil
 	}
-	src, err := signin.NewSource(s, o.store, o.log, func(what string) { o.record(what, s.Server) })
+	o.store = store
+	return store
+}
+
+// tokens makes the source of a server's tokens; nil: there is none.
+func (o *outward) tokens(s signin.Settings) *tokens {
+	store := o.open()
+	if store == nil {
+		return nil
+	}
+	src, err := signin.NewSource(s, store, o.log, func(what string) { o.record(what, s.Server) })
 	if err != nil {
 		o.log.Debug("a server has no sign-in", "server", s.Server, "err", err)
 		return nil
