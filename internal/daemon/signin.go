@@ -51,26 +51,17 @@ func newOutward(o Options, log *audit.Log) *outward {
 	}}
 }
 
-<<<<<<< HEAD
-// tokens makes the source of a server's tokens; nil: there is none.
-func (o *outward) tokens(s signin.Settings) *tokens {
-	if o.store == nil && o.shut == nil {
-		if o.store, o.shut = signin.OpenStore(signin.Options{Dir: o.dir, Key: o.key}); o.shut != nil {
-			o.log.Error("sign-ins to servers are not available", "err", o.shut)
-		}
-=======
 // open returns the store; nil: it cannot be opened now.
 func (o *outward) open() *signin.Store {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.store != nil {
 		return o.store
->>>>>>> 481f855 (daemon: open the sign-in store again after a failure)
 	}
 	store, err := signin.OpenStore(signin.Options{Dir: o.dir, Key: o.key})
 	if err != nil {
 		if o.shut != err.Error() {
-			o.log.Error("servers cannot be signed in to", "err", err)
+			o.log.Error("sign-ins to servers are not available", "err", err)
 		}
 		o.shut = err.Error()
 		return nil
