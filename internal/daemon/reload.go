@@ -33,18 +33,24 @@ func (d *Daemon) Reload(c *config.Config) error {
 	d.servers = set
 	d.agents.set(c)
 	d.contained.Store(set.containment())
-	d.policy.Store(rules)
-	d.gate.SetPolicy(rules.set)
+	d.enforce(rules)
 	d.relay.SetServers(d.withBuiltins(set.relay))
 	d.relay.Announce()
 	d.warmth.again(c)
 	if m := d.messaging.Load(); m != nil {
 		m.server.PolicyChanged()
 	}
-	d.instructing.server.Policy()
 	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "config.reload"})
 	d.log.Info("configuration reloaded", "servers", len(set.relay))
 	return nil
+}
+
+// enforce puts a policy in force. Texts that were composed under the one before are dropped at
+// once, because the rest of a reload may take a while.
+func (d *Daemon) enforce(r *rules) {
+	d.policy.Store(r)
+	d.gate.SetPolicy(r.set)
+	d.instructing.server.Policy()
 }
 
 // messagingOf returns the part of the section agent that needs a restart.
