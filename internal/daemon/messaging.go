@@ -59,7 +59,6 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 		end()
 		return nil, err
 	}
-	d.onClose(d.agents.close)
 	d.messaging.Store(&messaging{server: server, paths: api{d}.mailPaths(server)})
 	watched, served := heldMail{d}.watch(server.Operator()), end
 	return func() { watched(); served() }, nil

@@ -102,7 +102,6 @@ func (s storedParts) start(ctx context.Context) (err error) {
 		return err
 	}
 	undo.add(end)
-	s.d.onClose(undo.all) // runs after agents.close, which startMessaging adds later
 	if s.d.o.Config.Agent.Enabled {
 		end, err := s.d.startMessaging(ctx, db)
 		if err != nil {
@@ -110,6 +109,10 @@ func (s storedParts) start(ctx context.Context) (err error) {
 		}
 		undo.add(end)
 	}
+	s.d.onClose(func() { // what fails before this is undone at once
+		s.d.agents.close()
+		undo.all()
+	})
 	s.d.instructing.start(ctx, db, undo)
 	return nil
 }
