@@ -5,8 +5,11 @@ import (
 	"sync"
 )
 
-// The capacity of one event log. When it is exceeded the oldest events are dropped; a client
-// that resumes later can detect it by the missing event ids.
+// The capacity of one event log. When a log that resumes exceeds it, the oldest events are
+// dropped; a client that resumes later can detect it by the missing event ids. A log that does
+// not resume drops nothing, because its client could not detect it: a sender that can wait
+// waits for room, and messages of other senders may exceed the capacity once more before the
+// connection is closed.
 const (
 	logEvents = 256
 	logBytes  = 1 << 20
@@ -23,8 +26,9 @@ type eventLog struct {
 	resumes bool   // events have ids, so that the client can resume
 
 	mu      sync.Mutex
-	gen     uint64 // of the connection that may write
-	live    bool   // a connection is attached
+	room    sync.Cond // signalled when items were taken and when the stream ends
+	gen     uint64    // of the connection that may write
+	live    bool      // a connection is attached
 	raw     *rawStream
 	writing bool   // a goroutine writes to raw now
 	nudged  bool   // a keep-alive is due on raw
@@ -37,21 +41,65 @@ type eventLog struct {
 }
 
 func newEventLog(number uint64, resumes bool) *eventLog {
-	return &eventLog{number: number, resumes: resumes, base: 1}
+	l := &eventLog{number: number, resumes: resumes, base: 1}
+	l.room.L = &l.mu
+	return l
 }
 
 // put appends a message and returns its sequence number. mine reports whether the connection
-// gen is still the one that may write, and so has to write the message.
+// gen is still the one that may write, and so has to write the message. A log that does not
+// resume and is full closes its connection instead.
 func (l *eventLog) put(msg []byte, gen uint64) (seq uint64, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.resumes && l.full() {
+		l.abandon()
+	}
+	return l.add(msg, gen)
+}
+
+// putInTurn is put for a sender that can wait: in a log that does not resume it waits until the
+// message has room. The wait ends, because each write that the client does not take within
+// writeLimit ends the stream.
+func (l *eventLog) putInTurn(msg []byte, gen uint64) (seq uint64, mine bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !l.resumes && !l.ended && !l.fits(msg) {
+		l.room.Wait()
+	}
+	return l.add(msg, gen)
+}
+
+// fits reports whether a message has room; the first always has. The caller holds mu.
+func (l *eventLog) fits(msg []byte) bool {
+	return len(l.items) == 0 || len(l.items) < logEvents && l.size+len(msg) <= logBytes
+}
+
+// full reports that the messages after the first, which may have any size, have exceeded the
+// capacity twice. The caller holds mu.
+func (l *eventLog) full() bool {
+	return len(l.items) >= 2*logEvents || len(l.items) > 1 && l.size-len(l.items[0]) > 2*logBytes
+}
+
+// abandon ends the stream without the remaining messages. The caller holds mu.
+func (l *eventLog) abandon() {
+	l.ended, l.items, l.size = true, nil, 0
+	if l.raw != nil {
+		l.raw.close()
+	}
+	l.wake()
+	l.room.Broadcast()
+}
+
+// add appends a message to a stream that has not ended. The caller holds mu.
+func (l *eventLog) add(msg []byte, gen uint64) (seq uint64, mine bool) {
 	if l.ended {
 		return 0, false
 	}
 	l.items = append(l.items, msg)
 	l.size += len(msg)
 	seq = l.base + uint64(len(l.items)) - 1
-	for len(l.items) > 1 && (len(l.items) > logEvents || l.size > logBytes) {
+	for l.resumes && len(l.items) > 1 && (len(l.items) > logEvents || l.size > logBytes) {
 		l.size -= len(l.items[0])
 		l.items[0] = nil
 		l.items = l.items[1:]
@@ -70,6 +118,7 @@ func (l *eventLog) end() {
 	l.mu.Lock()
 	l.ended = true
 	l.wake()
+	l.room.Broadcast()
 	l.mu.Unlock()
 }
 
@@ -217,6 +266,7 @@ func (l *eventLog) due() (out *rawStream, msgs [][]byte, first uint64, nudge, la
 		if !l.resumes { // the client cannot resume, so they are dropped
 			l.base += uint64(len(l.items))
 			l.items, l.size = nil, 0
+			l.room.Broadcast()
 		}
 	}
 	if last {

@@ -39,12 +39,9 @@ func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
 	})
 }
 
-// disown sets the challenge of the 401 that is sent if no answer has begun.
-func (s *stream) disown(challenge string) {
-	s.mu.Lock()
-	s.disowned = challenge
-	s.mu.Unlock()
-}
+// disown sets the challenge of the 401 that is sent if no answer has begun. It does not wait
+// for a message that the client is slow to take.
+func (s *stream) disown(challenge string) { s.disowned.Store(&challenge) }
 
 // sweepLost ends running calls whose principal's proof is no longer valid, and sessions whose
 // principal or program is gone. Without it, a program that ends without closing its session

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/sse"
@@ -89,7 +90,7 @@ type stream struct {
 	timer  *time.Timer
 	life   hearing
 
-	disowned string // the challenge to a caller whose proof has become invalid
+	disowned atomic.Pointer[string] // the challenge to a caller whose proof has become invalid
 }
 
 // watch starts the timer that opens the stream of a slow answer.
@@ -175,7 +176,7 @@ func (s *stream) send(msg []byte) bool {
 func (s *stream) emit(msg []byte) bool {
 	id := ""
 	if s.log != nil {
-		seq, mine := s.log.put(msg, s.gen)
+		seq, mine := s.log.putInTurn(msg, s.gen)
 		if !mine {
 			return true // another connection writes it
 		}
@@ -258,11 +259,12 @@ func (s *stream) finishEmpty() {
 
 // withdraw answers a cancelled request: 401 if the caller's proof became invalid, else 202.
 func (s *stream) withdraw() {
-	if s.disowned == "" {
+	challenge := s.disowned.Load()
+	if challenge == nil {
 		s.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	s.w.Header().Set("WWW-Authenticate", s.disowned)
+	s.w.Header().Set("WWW-Authenticate", *challenge)
 	plain(s.w, http.StatusUnauthorized)
 }
 
