@@ -61,8 +61,12 @@ func (y *earlier) read(name string) (k kept, err error) {
 
 // reopen opens a session of an earlier run under its id, with the initialize params that its
 // client sent then. The Handler treats it as an initialize: it is decided and recorded, and
-// the servers are started again.
+// the servers are started again. It does nothing if the session is open: another request may have
+// reopened it between the look-up of this one and its turn.
 func (y *earlier) reopen(r *http.Request, name, id string, who *principal.Principal, server string) error {
+	if y.door.sessions.has(id) {
+		return nil
+	}
 	k, err := y.read(name)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package front
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -251,6 +252,57 @@ func TestASessionIsOpenedAgainOnce(t *testing.T) {
 	}
 	if hellos != 2 || next.door.Sessions() != 1 { // with the refused one
 		t.Errorf("%d times initialize, %d sessions", hellos, next.door.Sessions())
+	}
+}
+
+// Requests that come to reopen a session after another request has reopened it find that one:
+// it is not opened twice, keeps its place in the table, and the count of sessions is right
+// after it has ended.
+func TestASessionThatIsOpenIsNotReopened(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "sessions")
+	first := run(t, dir)
+	id := first.session("2025-11-25")
+	first.door.Close()
+	next := run(t, dir)
+	y := &next.door.earlier
+	r := httptest.NewRequest(http.MethodPost, "/mcp/s", http.NoBody)
+	var opened *Session
+	for range 3 { // each has passed the look-up, and its turn comes after the one before
+		if err := y.reopen(r, nameOf(id, alice, "s"), id, alice, "s"); err != nil {
+			t.Fatal(err)
+		}
+		s := next.door.sessions.find(id, alice, "s", overStreamable)
+		if opened == nil {
+			opened = s
+		}
+		if s != opened || s.Context().Err() != nil || next.door.Sessions() != 1 {
+			t.Fatalf("the session was replaced, %d are open", next.door.Sessions())
+		}
+	}
+	if next.door.sessions.remove(opened); next.door.Sessions() != 0 || len(next.door.sessions.counts) != 0 {
+		t.Errorf("%d sessions after the end", next.door.Sessions())
+	}
+}
+
+// The end of a session leaves another one of the same id in the table and in the counts.
+func TestTheEndOfASessionRemovesThatOneAlone(t *testing.T) {
+	t.Parallel()
+	table := newSessions(10, func(*principal.Principal) int { return 10 }, time.Hour)
+	id := newSessionID()
+	if rule := table.reserve(alice); rule != "" {
+		t.Fatal(rule)
+	}
+	in, out := newSession(id, alice, "s", overStreamable, time.Now()), newSession(id, alice, "s", overStreamable, time.Now())
+	table.publish(in)
+	table.remove(out)
+	if table.find(id, alice, "s", overStreamable) != in || table.count() != 1 || out.Context().Err() == nil {
+		t.Errorf("%d sessions", table.count())
+	}
+	table.remove(in)
+	table.remove(in)
+	if table.find(id, alice, "s", overStreamable) != nil || table.count() != 0 {
+		t.Errorf("%d sessions after the end", table.count())
 	}
 }
 

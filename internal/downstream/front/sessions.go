@@ -151,8 +151,10 @@ func wellFormedID(id string) bool {
 // remove ends a session. A second call does nothing.
 func (t *sessions) remove(s *Session) {
 	t.mu.Lock()
-	_, known := t.byID[s.id]
-	delete(t.byID, s.id)
+	known := t.byID[s.id] == s
+	if known {
+		delete(t.byID, s.id)
+	}
 	t.mu.Unlock()
 	if known {
 		t.release(s.Who)
