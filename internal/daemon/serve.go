@@ -15,7 +15,8 @@ import (
 )
 
 // Time limits of every HTTP server. There is no WriteTimeout, which would cut event streams;
-// instead the front sets a deadline for each write.
+// instead the front sets a deadline for each write. There is no ReadTimeout, which would cancel
+// long calls; bodyTime bounds the bodies.
 const (
 	headerTime  = 10 * time.Second
 	idleTime    = 3 * time.Minute
@@ -128,7 +129,7 @@ func (ls *listeners) refuse(s listen.Spec, e *listen.RefusedError) {
 
 func (ls *listeners) serve(l *listen.Listener, failed chan<- error) {
 	srv := &http.Server{
-		Handler:           ls.d.proof.proving(l, ls.d.door),
+		Handler:           timely(ls.d.proof.proving(l, ls.d.door), bodyTime),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,
