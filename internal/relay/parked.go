@@ -87,9 +87,8 @@ func (p *parked) run(t target, req *upstream.Request) {
 	left := p.takeOpen()
 	p.change()
 	p.mu.Unlock()
-	for _, q := range left { // the server waits for these no longer
-		p.conn.settle(q.id, q.wanted)
-		q.pass.Leave("cancelled", 0)
+	for _, q := range left { // unanswered, they would stop the clocks of the connection for ever
+		go p.settle(q, question.Unanswered(q.method), "cancelled")
 	}
 	p.cancel()
 }
@@ -176,19 +175,25 @@ func (p *parked) decide(key string, e upstream.Event, wanted *pendingQuestion) {
 	if e.Method == policy.AskElicitation {
 		params = rawjson.Set(params, rawjson.Edit{Key: "elicitationId"})
 	}
+	q := &inquiry{id: e.ID, method: e.Method, params: bytes.Clone(params), pass: pass, wanted: wanted}
+	if word := p.enter(key, q); word != "" {
+		p.settle(q, question.Refusal(q.method), word)
+	}
+}
+
+// enter opens a decided question. word is the outcome of one that cannot be put to the client.
+func (p *parked) enter(key string, q *inquiry) (word string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over {
-		pass.Leave("cancelled", 0)
-		return
+	switch {
+	case p.over:
+		return "cancelled"
+	case len(p.open) >= question.OpenQuestions:
+		return "unsupported"
 	}
-	if len(p.open) >= question.OpenQuestions {
-		pass.Leave("unsupported", 0)
-		go p.refuse(e, wanted)
-		return
-	}
-	p.open[key] = &inquiry{id: e.ID, method: e.Method, params: bytes.Clone(params), pass: pass, wanted: wanted}
+	p.open[key] = q
 	p.change()
+	return ""
 }
 
 func (p *parked) refuse(e upstream.Event, wanted *pendingQuestion) {
@@ -364,11 +369,7 @@ func (p *parked) expire() {
 	p.mu.Unlock()
 	p.link.b.parking.remove(p)
 	for _, q := range left {
-		reply := question.NotAskable
-		if q.method == policy.AskElicitation {
-			reply = question.Cancelled
-		}
-		p.settle(q, reply, "unanswered")
+		p.settle(q, question.Unanswered(q.method), "unanswered")
 	}
 	p.cancel()
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -89,10 +88,8 @@ func (a *questioner) answer(ctx context.Context, x *front.Exchange, e upstream.E
 	}
 	reply, err := a.pose(ctx, x, to, e.Method, params)
 	switch {
-	case errors.Is(err, failure.ErrUnanswered) && e.Method == policy.AskElicitation:
-		return question.Cancelled
 	case errors.Is(err, failure.ErrUnanswered):
-		return question.NotAskable
+		return question.Unanswered(e.Method)
 	case err != nil:
 		return question.Refusal(e.Method)
 	}

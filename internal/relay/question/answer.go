@@ -20,3 +20,11 @@ func Refusal(method string) upstream.Reply {
 	}
 	return NotAskable
 }
+
+// Unanswered answers a question that the client did not answer.
+func Unanswered(method string) upstream.Reply {
+	if method == policy.AskElicitation {
+		return Cancelled
+	}
+	return NotAskable
+}
