@@ -86,6 +86,13 @@ func (c *liveConn) retract(params []byte) {
 	}
 }
 
+// withdrawn reports whether the server has retracted a question.
+func (c *liveConn) withdrawn(q *pendingQuestion) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return q.retracted
+}
+
 // running is a call in flight whose server may ask questions.
 type running struct {
 	asked string          // method and name, as the key of askers

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -103,4 +104,49 @@ func TestAQuestionEndsWithItsCall(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A question that its server withdraws at once ends before its call does, however late it is
+// decided.
+func TestAWithdrawnQuestionEnds(t *testing.T) {
+	t.Parallel()
+	const calls = 10
+	for kind, start := range transports {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "quiz", "legacy")
+			s.serve = func(q *query) {
+				id, _ := q.pose()
+				q.notify("notifications/cancelled", `{"requestId":`+id+`}`)
+				q.arrive()
+				q.result(`{"said":"nothing"}`)
+			}
+			h := build(t, []Server{s.server()})
+			m := h.modern("/mcp/quiz", "uid:1000")
+			m.caps = elicits
+			for i := range calls {
+				params := fmt.Sprintf(`"name":"t","arguments":{"i":%d}`, i)
+				done := make(chan string, 1)
+				go func() { done <- m.call("tools/call", `{`+params+`}`) }()
+				eventually(t, "the question is cancelled before its call ends", func() bool { return h.cancelled() == i+1 })
+				s.proceed <- struct{}{}
+				end := <-done
+				if text(end, "result", "resultType") == "input_required" { // the withdrawal came late
+					end = m.call("tools/call", back(params, end, `{}`))
+				}
+				contains(t, "result", end, `"said":"nothing"`)
+			}
+			h.clean("quiz")
+		})
+	}
+}
+
+// cancelled counts the questions on record as cancelled.
+func (h *house) cancelled() (n int) {
+	for _, r := range h.records() {
+		if r.Kind == audit.Outcome && r.Action == policy.AskElicitation && r.Result == "cancelled" {
+			n++
+		}
+	}
+	return n
 }

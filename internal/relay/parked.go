@@ -144,16 +144,15 @@ func inRequest(x *front.Exchange, e upstream.Event) upstream.Event {
 func (p *parked) ask(e upstream.Event) {
 	l := p.link
 	l.b.asking.learn(p.running.asked)
-	var key string
+	p.mu.Lock()
+	p.last++
+	key := fmt.Sprintf("%s-%d", l.b.Name, p.last)
+	p.mu.Unlock()
 	wanted := p.conn.note(e.ID, question.PooledQuestions, func() { go p.retracted(key) })
 	if wanted == nil {
 		go l.asks.reply(p.conn, e.ID, question.Refusal(e.Method))
 		return
 	}
-	p.mu.Lock()
-	p.last++
-	key = fmt.Sprintf("%s-%d", l.b.Name, p.last)
-	p.mu.Unlock()
 	go p.decide(key, e, wanted)
 }
 
@@ -186,7 +185,7 @@ func (p *parked) enter(key string, q *inquiry) (word string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.over:
+	case p.over, p.conn.withdrawn(q.wanted): // retracted finds only what is open
 		return "cancelled"
 	case len(p.open) >= question.OpenQuestions:
 		return "unsupported"
