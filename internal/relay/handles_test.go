@@ -315,6 +315,9 @@ func FuzzOpen(f *testing.F) {
 		if _, err := seal.OpenTask([]byte(raw), who, server); err == nil {
 			t.Errorf("%s opened as a task", raw)
 		}
+		if seal.IsPage([]byte(raw), who, t2.Target) {
+			t.Errorf("%s opened as the state of the page", raw)
+		}
 	})
 }
 

@@ -39,9 +39,6 @@ const (
 // progressEvery is the interval of progress messages to a client whose call waits.
 const progressEvery = 10 * time.Second
 
-// askedAtPage is the state of a modern call that was sent to the operator's page.
-var askedAtPage = []byte(`"approval"`)
-
 // holding takes acts through the gate, after the operator where policy holds them.
 type holding struct {
 	gate     *gate.Gate
@@ -117,11 +114,7 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 		h.described(t, &act)
 	}
 	state := wire.Get(t.Params(), "requestState")
-	if state == nil || x.Era != front.Modern {
-		return t, act
-	}
-	inner, err := h.seal.OpenState(state, x.Who, t.Target)
-	if err != nil || string(inner) != string(askedAtPage) {
+	if state == nil || x.Era != front.Modern || !h.seal.IsPage(state, x.Who, t.Target) {
 		return t, act
 	}
 	plain, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}))
@@ -236,7 +229,7 @@ func (h *holding) claimsOf(t target) (schema, known bool) {
 
 // sendToPage asks a modern client to open the page where the operator decides.
 func (h *holding) sendToPage(x *front.Exchange, t target, a approval.Answer) (*front.Reply, error) {
-	state, err := h.seal.SealState(askedAtPage, x.Who, t.Target)
+	state, err := h.seal.SealPage(x.Who, t.Target)
 	if err != nil {
 		return nil, fmt.Errorf("sealing a held call: %w", err)
 	}

@@ -76,6 +76,31 @@ func TestAHeldCallLeadsToThePage(t *testing.T) {
 	}
 }
 
+// A server's own state reaches it with the answers, whatever it is, also where acts can be held.
+func TestAServersStateIsNotTakenForDoorwards(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{`"approval"`, `"replay"`, `"page"`, `""`, `"dw1.x"`} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			s := web(t, "quiz", "modern")
+			s.serve = func(q *query) {
+				if own := wire.Get(q.Params, "requestState"); own != nil {
+					q.result(`{"resultType":"complete","content":[],"state":%s,"answers":%s}`, own, orNull(wire.Get(q.Params, "inputResponses")))
+					return
+				}
+				q.result(`{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?"}}},"requestState":%s}`, state)
+			}
+			h := build(t, []Server{s.server()}, withCounter(&counter{t: t}, "quiz", "http://localhost:1/ui/decisions", time.Millisecond), withRules("quiz", everyTool, elicitation))
+			m := h.modern("/mcp/quiz", "uid:1000")
+			m.caps = everyQuestion
+			const answers = `{"k":{"action":"accept","content":{"n":1}}}`
+			end := m.call("tools/call", back(`"name":"a"`, m.call("tools/call", `{"name":"a"}`), answers))
+			equal(t, "state", field(end, "result", "state"), state)
+			equal(t, "answers", field(end, "result", "answers"), answers)
+		})
+	}
+}
+
 // Every way of asking for a held tool waits, and the server sees nothing of what was not
 // approved.
 func TestNothingHeldReachesAServer(t *testing.T) {

@@ -66,6 +66,7 @@ type handle struct {
 // Purposes of sealed values; a value of one purpose does not open for another.
 const (
 	forState  = "dw1.state"
+	forPage   = "dw1.page"
 	forCursor = "dw1.cursor"
 	forTask   = "dw1.task"
 	forParked = "dw1.parked"
@@ -109,11 +110,31 @@ func (s *Sealer) open(purpose string, raw []byte) (handle, error) {
 // SealState and OpenState bind the state of a question to its request and its caller: the
 // principal, and on the Unix socket also the process.
 func (s *Sealer) SealState(inner []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
-	return s.seal(forState, handle{Who: who.Key(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: inner}, sealedFor)
+	return s.sealBound(forState, inner, who, t)
 }
 
 func (s *Sealer) OpenState(raw []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
-	h, err := s.open(forState, raw)
+	return s.openBound(forState, raw, who, t)
+}
+
+// SealPage makes the state of a call that was sent to the operator's page, bound as the state
+// of a question is.
+func (s *Sealer) SealPage(who *principal.Principal, t resolve.Target) ([]byte, error) {
+	return s.sealBound(forPage, nil, who, t)
+}
+
+// IsPage reports whether raw is a state that SealPage made for this request and caller.
+func (s *Sealer) IsPage(raw []byte, who *principal.Principal, t resolve.Target) bool {
+	_, err := s.openBound(forPage, raw, who, t)
+	return err == nil
+}
+
+func (s *Sealer) sealBound(purpose string, inner []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
+	return s.seal(purpose, handle{Who: who.Key(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: inner}, sealedFor)
+}
+
+func (s *Sealer) openBound(purpose string, raw []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
+	h, err := s.open(purpose, raw)
 	if err != nil || h.Who != who.Key() || h.Server != t.Server() || h.Method != t.Method() || h.Digest != digest(t) {
 		return nil, ErrForeign
 	}
