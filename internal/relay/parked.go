@@ -344,10 +344,13 @@ func (p *parked) park() {
 		return
 	}
 	p.expiry = time.AfterFunc(p.parkFor, p.expire)
-	if oldest := p.link.b.parking.add(p); oldest != nil {
-		go oldest.expire()
+	if k := &p.link.b.parking; k.add(p) {
+		go k.trim(p.owner())
 	}
 }
+
+// owner returns the name of the principal that made the call.
+func (p *parked) owner() string { return p.to.X.Who.Name() }
 
 // mayHear reports whether a request may get a question that was decided for an earlier
 // request of the call: this one may declare fewer capabilities, and policy may have changed.

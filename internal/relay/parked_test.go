@@ -419,6 +419,63 @@ func TestParkedCallsAreBounded(t *testing.T) {
 	contains(t, "another principal's", bob.call("tools/call", back(`"name":"a:1:1"`, his, responses(his, 7))), `"said":"a: 7"`)
 }
 
+// The oldest calls do not expire while a request of their client waits for their result; the
+// oldest of the others do in their place.
+func TestParkedCallsAreBoundedBesideThoseAtWork(t *testing.T) {
+	t.Parallel()
+	const atWork = 3
+	s := web(t, "quiz", "legacy")
+	s.serve = func(q *query) {
+		q.ask(policy.AskElicitation, `{"message":"?"}`)
+		q.arrive()
+		q.result(`{"said":"done"}`)
+	}
+	h := build(t, []Server{s.server()})
+	asked := make([]string, atWork+maxParked+2)
+	client := func() *modern {
+		m := h.modern("/mcp/quiz", "uid:1000")
+		m.caps = elicits
+		return m
+	}
+	park := func(i int) {
+		asked[i] = client().call("tools/call", fmt.Sprintf(`{"name":"a","arguments":{"n":%d}}`, i))
+	}
+	end := func(i int) string {
+		return client().call("tools/call", back(fmt.Sprintf(`"name":"a","arguments":{"n":%d}`, i), asked[i], responses(asked[i], 1)))
+	}
+	ends := make(chan string, atWork)
+	for i := range atWork {
+		park(i)
+		go func() { ends <- end(i) }()
+	}
+	eventually(t, "they are at work", func() bool {
+		n := 0
+		for _, p := range h.parked("quiz") {
+			if !p.waits() {
+				n++
+			}
+		}
+		return n == atWork
+	})
+	park(atWork)
+	var wg sync.WaitGroup
+	for first := range 16 {
+		wg.Go(func() {
+			for i := atWork + 1 + first; i < len(asked); i += 16 {
+				park(i)
+			}
+		})
+	}
+	wg.Wait()
+	eventually(t, "the oldest others expire", func() bool { return len(h.parked("quiz")) == maxParked })
+	close(s.proceed)
+	for range atWork {
+		contains(t, "one at work", <-ends, `"said":"done"`)
+	}
+	equal(t, "the oldest other", code(end(atWork)), "-32602")
+	contains(t, "one of the newest", end(len(asked)-1), `"said":"done"`)
+}
+
 // A modern client is not asked what it did not declare, or policy denies.
 func TestLegacyServerMayNotAskAModernClient(t *testing.T) {
 	t.Parallel()

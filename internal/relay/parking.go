@@ -5,8 +5,8 @@ import (
 )
 
 const (
-	// maxParked bounds the parked calls of one principal on one server. The oldest
-	// one expires when there are more.
+	// maxParked bounds the parked calls of one principal on one server. The oldest one that
+	// no request waits for expires when there are more.
 	maxParked = 256
 	// maxLanes bounds the further connections for calls that ask, where a question does not
 	// name its call.
@@ -21,23 +21,35 @@ type parking struct {
 	calls []*parked
 }
 
-// add enters a call. oldest is the one to expire if its principal has one too many.
-func (k *parking) add(p *parked) (oldest *parked) {
+// add enters a call and reports whether its principal has too many now.
+func (k *parking) add(p *parked) (excess bool) {
+	k.mu.Lock()
+	k.calls = append(k.calls, p)
+	k.mu.Unlock()
+	return len(k.of(p.owner())) > maxParked
+}
+
+// of returns the parked calls of a principal, oldest first.
+func (k *parking) of(owner string) (all []*parked) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.calls = append(k.calls, p)
-	n := 0
-	for _, q := range k.calls {
-		if q.to.X.Who.Name() == p.to.X.Who.Name() {
-			if n++; oldest == nil {
-				oldest = q
-			}
+	for _, p := range k.calls {
+		if p.owner() == owner {
+			all = append(all, p)
 		}
 	}
-	if n > maxParked {
-		return oldest
+	return all
+}
+
+// trim expires the oldest calls of a principal that has too many. It passes over those with a
+// request that waits, which do not expire.
+func (k *parking) trim(owner string) {
+	for _, p := range k.of(owner) {
+		if len(k.of(owner)) <= maxParked {
+			return
+		}
+		p.expire()
 	}
-	return nil
 }
 
 func (k *parking) remove(p *parked) {
