@@ -56,6 +56,11 @@ func followed(t *testing.T, era string, old, next []string, hidden string, ends 
 	h.relay.Announce()
 	equal(t, "told to list", text(r.next(), "method"), protocol.ToolsChanged)
 	if ends {
+		for _, name := range old {
+			if name != hidden {
+				equal(t, "a resource that may have changed", text(r.next(), "params", "uri"), "doorward://"+name+"/file:///x")
+			}
+		}
 		equal(t, "it is over", text(r.next(), "method"), "notifications/cancelled")
 		contains(t, "result", r.next(), `"resultType":"complete"`)
 		r, _ = m.subscribe(filter)

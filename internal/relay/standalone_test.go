@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -107,7 +108,7 @@ func TestSubscriptionsOnASharedConnection(t *testing.T) {
 // nobody else waiting.
 func TestSlowListener(t *testing.T) {
 	t.Parallel()
-	s := &subscription{wake: make(chan struct{}, 1)}
+	s := &subscription{wake: make(chan struct{}, 1), granted: new(subscribe.Filter)}
 	for range 10 {
 		s.put(upstream.Event{Method: protocol.ToolsChanged})
 		s.put(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(`{"uri":"a"}`)})
@@ -117,7 +118,7 @@ func TestSlowListener(t *testing.T) {
 		t.Errorf("%d events wait", n)
 	}
 	h := build(t, nil)
-	full := &subscription{from: &h.relay.listens, x: exchangeOf("uid:1000"), wake: make(chan struct{}, 1)}
+	full := &subscription{from: &h.relay.listens, x: exchangeOf("uid:1000"), wake: make(chan struct{}, 1), granted: new(subscribe.Filter)}
 	for i := range 2 * queued {
 		full.put(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(fmt.Sprintf(`{"uri":"%d"}`, i))})
 	}

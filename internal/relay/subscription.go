@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
@@ -16,7 +17,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// queued bounds the different events that wait for a slow client.
+// queued bounds the different events that wait for a slow client, besides those of the
+// resources that it has subscribed to.
 const queued = 256
 
 // listens serves the listens of modern clients.
@@ -62,7 +64,7 @@ func (s *subscription) put(e upstream.Event) {
 			return
 		}
 	}
-	if len(s.wait) >= queued {
+	if len(s.wait) >= queued+len(s.granted.URIs) {
 		if !s.cut {
 			s.from.log.Warn("a client reads its changes too slowly: some are dropped", "principal", s.x.Who.Name())
 		}
@@ -100,11 +102,19 @@ func (s *subscription) announce(method string) {
 }
 
 // renew ends a listen on the aggregate if its client may use other servers by now: one that
-// was added or replaced has no ear. The client begins again, and then hears these too.
+// was added or replaced has no ear. The client begins again, and then hears these too. A
+// resource may change until then, so the client is told that each of them may have changed.
 func (s *subscription) renew() {
-	if s.x.Server == "" && !slices.Equal(s.servers, s.from.sight.servers(s.x.Who)) {
-		s.end()
+	if s.x.Server != "" || slices.Equal(s.servers, s.from.sight.servers(s.x.Who)) {
+		return
 	}
+	s.mu.Lock()
+	uris := slices.Sorted(maps.Keys(s.granted.URIs))
+	s.mu.Unlock()
+	for _, uri := range uris {
+		s.put(upstream.Event{Method: protocol.ResourceUpdated, Params: rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})})
+	}
+	s.end()
 }
 
 // stream acknowledges the listen and writes events until the client leaves or the server is
