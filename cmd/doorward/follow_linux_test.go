@@ -302,7 +302,7 @@ func TestARestartHidesNoHeldCall(t *testing.T) {
 			f.asks()
 			d.kill()
 			d.start()
-			f.sees("1 was settled elsewhere")
+			f.sees("1 was decided elsewhere")
 			over := hold(t, d, second)
 			if text := f.asks(); !strings.Contains(text, "\n1  echo/count") {
 				t.Errorf("shown: %q", text)
