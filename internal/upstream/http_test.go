@@ -113,8 +113,8 @@ func TestHTTPEventStreamAnswer(t *testing.T) {
 	}
 }
 
-// What waits for the end of a connection is called once, whether the connection is closed, its session is gone, or it had
-// ended before.
+// TestHTTPAfterDone: a function that waits for the end of a connection is called once, whether the connection is closed,
+// its session is gone, or it had ended before.
 func TestHTTPAfterDone(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(Conn){

@@ -220,15 +220,21 @@ func TestAnEndedSessionIsNotFoundAgain(t *testing.T) {
 	}
 }
 
+// restarted returns a house after a restart, with the id of a session from before it.
+func restarted(t *testing.T) (next *house, id string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "sessions")
+	first := run(t, dir)
+	id = first.session("2025-11-25")
+	first.door.Close()
+	return run(t, dir), id
+}
+
 // Requests that come at once open a session again once. A refusal by the Handler is the
 // answer, and the session is found later.
 func TestASessionIsOpenedAgainOnce(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "sessions")
-	first := run(t, dir)
-	id := first.session("2025-11-25")
-	first.door.Close()
-	next := run(t, dir)
+	next, id := restarted(t)
 	next.refuseHello.Store(true)
 	if a := next.do("POST", "/mcp/s", echo, "Mcp-Session-Id", id); a.status != 200 || !strings.Contains(a.body, errNoSuchMethod.Message) || !strings.Contains(a.body, `"id":7`) {
 		t.Errorf("refused: %d %s", a.status, a.body)
@@ -260,11 +266,7 @@ func TestASessionIsOpenedAgainOnce(t *testing.T) {
 // after it has ended.
 func TestASessionThatIsOpenIsNotReopened(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "sessions")
-	first := run(t, dir)
-	id := first.session("2025-11-25")
-	first.door.Close()
-	next := run(t, dir)
+	next, id := restarted(t)
 	y := &next.door.earlier
 	r := httptest.NewRequest(http.MethodPost, "/mcp/s", http.NoBody)
 	var opened *Session
@@ -311,11 +313,7 @@ func TestTheEndOfASessionRemovesThatOneAlone(t *testing.T) {
 // event id leads to no stream.
 func TestNumbersOfAnEarlierRunMeanNothing(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "sessions")
-	first := run(t, dir)
-	id := first.session("2025-11-25")
-	first.door.Close()
-	next := run(t, dir)
+	next, id := restarted(t)
 	_, events := next.stream("GET", "/mcp/s", "", "Mcp-Session-Id", id, "Last-Event-Id", "0-500")
 	s := next.door.only(t)
 	asked := make(chan Reply, 1)
