@@ -1,8 +1,9 @@
-// Package durable writes files atomically. Keys, tokens, sessions and documents
-// must not be half-written after a crash, so all of them are written here.
+// Package durable writes files atomically, and reads files only in the directories in which
+// they were found first (Pinned). Keys, tokens, sessions and documents must not be
+// half-written after a crash, so all of them are written here.
 //
-// Invariants: a file appears under its name complete and synced, or not at all;
-// until then the old file stays. Links are not followed: a planted link is
+// Invariants: a written file appears under its name complete and synced, or not at all;
+// until then the old file stays. Writing follows no links: a planted link is
 // replaced or refused, and its target is not touched. No other user can open the
 // file at any time. After an error no draft is left.
 //

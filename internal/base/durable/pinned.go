@@ -11,16 +11,18 @@ import (
 )
 
 // ErrMoved is wrapped by the errors of a Pinned whose path now leads through other
-// directories than at the time of Pin.
+// directories than at the time of Pin, or cannot be followed. If a directory is missing,
+// the error also wraps fs.ErrNotExist.
 var ErrMoved = errors.New("its path now leads through another directory")
 
 // Pinned is a file that is read repeatedly under one name. A program that may
 // rename a directory above the file could replace it by a tree of its own. A
 // Pinned therefore remembers every directory of the path, and opens the file only in
 // the directory of the time of Pin, and only while the path still leads there. The file
-// itself may be replaced, as editors do. If it is a symbolic link, the link may lead to
-// other files of its directory, of a directory below, or of the directory that it led to
-// at the time of Pin.
+// itself may be replaced, as editors do. The file may be a symbolic link. A relative link
+// may lead to a file of its directory or of a directory below. Any link may lead to a file
+// of the directory to which it led at the time of Pin. Directories below are not
+// remembered.
 //
 // Limit: moving the directories away, writing there and moving them back is not
 // noticed. A sandbox has to prevent that.
@@ -150,7 +152,10 @@ func (p *Pinned) compare(now []step) error {
 	return p.held()
 }
 
-// Open opens the file to read it.
+// Open opens the file to read it. The caller must close it. Open does not block, and it
+// does not check what it opens: the file can be a pipe or a directory, of any owner and
+// mode. If the path or a link leads elsewhere than the type permits, the error wraps
+// ErrMoved. If there is no such file, it wraps fs.ErrNotExist and not ErrMoved.
 func (p *Pinned) Open() (*os.File, error) {
 	if err := p.Check(); err != nil {
 		return nil, err

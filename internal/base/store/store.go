@@ -26,7 +26,8 @@ const (
 
 var (
 	// ErrUnavailable is wrapped by errors of a database that cannot be reached,
-	// is full, or failed: nothing was done, and a later attempt may succeed.
+	// is full, or failed. Nothing was done, unless the error also wraps ErrUncertain. A
+	// later attempt may succeed.
 	ErrUnavailable = errors.New("the store is unavailable")
 	// ErrUncertain is wrapped, with ErrUnavailable, if the outcome of a COMMIT is
 	// unknown: the connection to PostgreSQL was lost during it, and the outcome could not

@@ -133,7 +133,7 @@ func (l *Listener) stampUnix(c *net.UnixConn, o *Origin) (reason string) {
 		return ReasonOtherUser
 	case l.spawned(creds, o):
 		return ""
-	case creds.Foreign && !l.opts.AllowForeign:
+	case creds.Foreign && !l.opts.allowForeign:
 		return ReasonForeign
 	case l.opts.OwnChild != nil && l.opts.OwnChild(creds):
 		return ReasonOwnChild

@@ -210,7 +210,7 @@ func TestAPeerInAUserNamespaceIsWhoItIsOutside(t *testing.T) {
 func TestAForeignPeerThatIsAllowedIsGuarded(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	l := openSocket(t, Options{AllowForeign: true})
+	l := openSocket(t, Options{allowForeign: true})
 	serveHTTP(t, l, answer)
 	p := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "ask-by-a-child", l.Addr())
 	if got := p.line(t); got != "HTTP/1.1 200 OK" {

@@ -64,9 +64,9 @@ type Options struct {
 	// address.
 	MaxConns, MaxPerRemote int
 
-	// AllowForeign admits Unix peers of another pid or mount namespace; only their uid is
-	// then meaningful.
-	AllowForeign bool
+	// allowForeign admits Unix peers of another pid or mount namespace, of which only the
+	// uid is meaningful. Only tests set it.
+	allowForeign bool
 
 	// OwnChild reports whether the daemon started a Unix peer that must not connect: a
 	// server must not call as the user it runs for. nil: no peer is checked. It runs on

@@ -134,7 +134,7 @@ func TestAForeignNamespaceIsTurnedAwayUnlessAllowed(t *testing.T) {
 	start(t, newPID, "dial", "unix", strict.Addr())
 	eventually(t, "the container is refused", func() bool { return strict.Refused()[ReasonForeign] == 1 })
 
-	open := openSocket(t, Options{AllowForeign: true})
+	open := openSocket(t, Options{allowForeign: true})
 	conns := accepted(t, open)
 	start(t, newPID, "dial", "unix", open.Addr())
 	if o := originOf(open, next(t, conns)); !o.Peer.Foreign {

@@ -8,9 +8,15 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// Ack acknowledges or rejects messages that o's peer was given. text is a note for the
-// sender of each message. An id of a message that the peer was not given is unknown, also
-// when another peer was given it.
+// Ack acknowledges or rejects the messages ids that o's peer was given, in this session
+// or an earlier one, and renews the session's lease. The sender of each message gets a
+// notice with text; an acknowledgement without text makes no notice. An id of a message
+// that the peer was not given is unknown, also when another peer was given it. Unknown
+// ids and messages in a final state are counted and are no error.
+//
+// The error is an *Error: NotRegistered, Fenced, AuditUnavailable or StoreUnavailable.
+// Nothing was changed then, unless it wraps store.ErrUncertain. The same call may be
+// repeated.
 func (b *Book) Ack(ctx context.Context, o Owner, ids []string, rejected bool, text string, note Note[Confirmed]) (*Confirmed, error) {
 	return perform(ctx, b, note, func(j *job) (*Confirmed, error) {
 		p, err := j.directory.fence(o)

@@ -38,7 +38,8 @@ const (
 	AuditUnavailable    = "AUDIT_UNAVAILABLE"
 )
 
-// Error is a refusal of the book. The refused operation has no effect.
+// Error is a refusal of the book. The refused act has no effect, except that a
+// StoreUnavailable which wraps store.ErrUncertain may have had it.
 type Error struct {
 	Code       string
 	Retry      time.Duration // after which another attempt can succeed; 0: unknown

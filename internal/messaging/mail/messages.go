@@ -161,13 +161,13 @@ type Pointer struct {
 	Seq, SentAt                    int64
 }
 
-// Confirmed is the outcome of Ack.
+// Confirmed is the outcome of Ack. A repeated id counts once.
 type Confirmed struct {
 	Peer    Peer
-	Acked   int
-	Already int
-	Unknown []string
-	IDs     []string // the acknowledged or rejected messages
+	Acked   int      // number of IDs
+	Already int      // messages that were in a final state before, of any kind; they keep it
+	Unknown []string // ids of messages that the peer was not given
+	IDs     []string // the messages that this call acknowledged or rejected
 }
 
 // Delivery is the state of one delivery, for its sender.

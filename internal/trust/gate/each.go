@@ -33,7 +33,7 @@ func (g *Gate) enterEach(a Act) (p Pass, err error) {
 	if len(allowed) == 0 {
 		return Pass{}, ErrNone
 	}
-	a.Server, a.Args, a.Each, a.servers = "", nil, nil, int64(len(allowed))
+	a.Server, a.Args, a.Each, a.Approval, a.servers = "", nil, nil, nil, int64(len(allowed))
 	used := g.accountOf(&a)
 	if l := g.charge(used, &a); l.rule != "" {
 		return Pass{}, g.refuse(a, l, 0)

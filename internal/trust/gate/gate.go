@@ -4,7 +4,9 @@
 // without an act.
 //
 // Invariant: no act happens without a decision in the audit log. When the log
-// cannot be written, Enter and Record fail and the act must not happen.
+// cannot be written, Enter and Record fail and the act must not happen. A record is in
+// the log's file when they return. Only Gate.Record also syncs it; the others do so
+// with audit.Options.Always.
 package gate
 
 import (
@@ -28,11 +30,11 @@ const (
 // Refusal is the error of an act that must not happen. Ref is the seq of the record of the
 // refusal, or zero when the record could not be written.
 type Refusal struct {
-	Code int
+	Code int // CodeUnavailable also for any refusal that could not be recorded
 	Ref  uint64
 	Rule string
 	Wait time.Duration // after which the caller may try again; 0: not known
-	Err  error         // for the operator; nil when policy or a limit decided
+	Err  error         // for the operator; nil when policy or a limit decided and this was recorded
 
 	Asked policy.Request // set when policy decided; valid as long as the act's message
 	Who   *principal.Principal
@@ -170,7 +172,9 @@ func (g *Gate) AsksOfClaims(server string) bool { return g.policy.Load().AsksOfC
 // The error is a *Refusal, a *Held or ErrNone, and the act must not happen with any of
 // them. A *Refusal was recorded at once, or its Err says why it could not be. A *Held
 // comes only where a.Holds is set: nothing was charged, and nothing recorded. ErrNone
-// comes only where a.Each is not nil. The Pass is zero then, and has no Leave.
+// comes only where a.Each is not nil. With any error the Pass is zero and has no Leave.
+// When an allowed act cannot be recorded, it no longer counts as under way, but it stays
+// counted in the rate.
 //
 // With a nil error the caller calls Leave of the Pass exactly once, whether the act
 // succeeds or not: Leave ends the charge. For a deferred act the caller also makes exactly
@@ -225,5 +229,5 @@ func (g *Gate) decide(a Act) (Pass, error) {
 }
 
 func question(a Act) policy.Request {
-	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, Confirmed: a.Confirmed, Holds: a.Holds, Tool: a.Tool}
+	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, Confirmed: a.Confirmed, Holds: a.Holds && a.Each == nil, Tool: a.Tool}
 }

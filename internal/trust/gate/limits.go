@@ -1,7 +1,8 @@
 package gate
 
-// Limits. Invariant: each charge is given back exactly once, and the count of one
-// principal never exceeds its limit.
+// Limits. Invariant: each act that counts as under way stops to count exactly once, and
+// the count of one principal never exceeds its limit. What an act used of the rate is not
+// given back.
 
 import (
 	"sync"

@@ -85,8 +85,8 @@ type Decision struct {
 	Ask Ask
 }
 
-// Ask names the rule that holds an act for the operator, and its reason. The zero value
-// means that the act is not held.
+// Ask names the rule that holds an act for the operator, and its reason. It is unrelated
+// to ServerRules.Ask. The zero value means that the act is not held.
 type Ask struct{ Rule, Reason string }
 
 // List holds patterns; `*` matches any run of characters.
@@ -97,10 +97,10 @@ type List struct {
 // ServerRules are the rules of one configured server.
 type ServerRules struct {
 	Tools List // patterns of tool names
-	// Held are the entries of tools.ask: patterns of tool names, @destructive or @writes.
-	// Calls of these tools are held for the operator.
+	// Held are the entries of the configuration key tools.ask: patterns of tool names,
+	// @destructive or @writes. Calls of these tools are held for the operator.
 	Held []string
-	Ask  List // patterns of questions: elicitation, sampling, roots
+	Ask  List // the key ask: patterns of the questions of the server: elicitation, sampling, roots
 }
 
 // Set is an immutable policy. Build it with Compile or New.
