@@ -40,6 +40,7 @@ func relayStdio(ctx context.Context, o *invocation, with client.ConnectOptions, 
 	if err != nil {
 		return err
 	}
+	surviveBrokenPipes()
 	level := slog.LevelWarn
 	if verbose {
 		level = slog.LevelDebug

@@ -41,6 +41,7 @@ func serve(ctx context.Context, o *options, tokenFile string, dev bool) error {
 	if o.noTokenFile() {
 		return errNoTokenFile
 	}
+	surviveBrokenPipes()
 	d, files, err := newDaemon(o, tokenFile, dev)
 	if err != nil {
 		return err
@@ -53,6 +54,11 @@ func serve(ctx context.Context, o *options, tokenFile string, dev bool) error {
 	}
 	return err
 }
+
+// surviveBrokenPipes turns a write to a closed standard output or standard error into an
+// error: by default it ends a Go program at once, without its clean-up. The signal is
+// received and not ignored, because children inherit an ignored signal.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // newDaemon loads the configuration and makes the daemon. It also returns the files that
 // were read, to watch them.
