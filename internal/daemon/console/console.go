@@ -58,7 +58,7 @@ type Options struct {
 	// PasskeyRequired means that held calls and messages can be approved only with a passkey.
 	PasskeyRequired bool
 	Log             *slog.Logger
-	Now             func() time.Time // nil: time.Now
+	Now             func() time.Time // nil: the wall clock, which goes on while the machine is suspended
 }
 
 // Setting is one key of the configuration with its value.
@@ -120,7 +120,7 @@ type Console struct {
 // New makes a console. Close ends its sessions and streams.
 func New(o Options) (*Console, error) {
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = func() time.Time { return time.Now().Round(0) }
 	}
 	v, err := newViews(o.Now)
 	if err != nil {

@@ -85,7 +85,7 @@ type Options struct {
 	Record func(*audit.Record) (uint64, error) // writes one record and returns its number
 	Save   func(grants []Grant) error          // stores the grants that outlive the process
 	Notify func(Question)                      // tells the operator; nil: nothing does
-	Now    func() time.Time                    // nil: time.Now
+	Now    func() time.Time                    // nil: the wall clock, which goes on while the machine is suspended
 }
 
 // Bounds of the queue.
@@ -138,10 +138,14 @@ type waiter struct {
 	left   func() bool
 }
 
+// wallClock returns the time without the monotonic reading. That one stops while a laptop is
+// suspended, and an approval for an hour would last until after the night.
+func wallClock() time.Time { return time.Now().Round(0) }
+
 // New makes a queue with the grants that were saved.
 func New(o Options, saved []Grant) *Queue {
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = wallClock
 	}
 	return &Queue{o: o, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]int{}, grants: saved, uses: map[string]bool{}}
 }
@@ -286,13 +290,19 @@ func (q *Queue) leave(at *question, w *waiter) Answer {
 	return Answer{Pending: at.shown.N, Expires: at.shown.Expires}
 }
 
+// isOpen reports whether a question can still be answered. Its timer, which ends it, stands
+// still while the machine is suspended. The caller holds mu.
+func (q *Queue) isOpen(at *question) bool {
+	return at.state == open && q.o.Now().Before(at.shown.Expires)
+}
+
 // Pending returns the open questions, the oldest first.
 func (q *Queue) Pending() []Question {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all := []Question{}
 	for _, n := range slices.Sorted(maps.Keys(q.byN)) {
-		if at := q.byN[n]; at.state == open {
+		if at := q.byN[n]; q.isOpen(at) {
 			shown := at.shown
 			shown.Waiting = len(at.waiters)
 			all = append(all, shown)

@@ -20,7 +20,7 @@ func (q *Queue) Settle(by *principal.Principal, n uint64, preview string, v Verd
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := q.byN[n]
-	if at == nil || at.state != open || preview != "" && preview != at.shown.Preview {
+	if at == nil || !q.isOpen(at) || preview != "" && preview != at.shown.Preview {
 		return ErrSettled
 	}
 	if !v.Approve {
