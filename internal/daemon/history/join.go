@@ -13,7 +13,7 @@ const mostOpen = 10_000
 type Join struct {
 	filter Filter
 	open   map[uint64]Record
-	order  []uint64
+	order  []uint64 // the numbers of open acts and of some that are over, the oldest first
 }
 
 // NewJoin makes a Join of the acts that the filter selects. The known acts are
@@ -55,12 +55,15 @@ func (j *Join) Take(line []byte) (Entry, bool) {
 	return e, j.filter.takes(e)
 }
 
-// wait keeps an act until its outcome. If there are too many, the oldest is dropped.
+// wait keeps an act until its outcome. If more than mostOpen are open, the oldest is dropped.
 func (j *Join) wait(r Record) {
 	j.open[r.Seq] = r
 	j.order = append(j.order, r.Seq)
-	if len(j.order) > mostOpen {
-		delete(j.open, j.order[0])
+	for len(j.open) > mostOpen {
+		delete(j.open, j.order[0]) // without effect for an act that is over
 		j.order = j.order[1:]
+	}
+	if len(j.order) > 2*mostOpen {
+		j.order = slices.DeleteFunc(j.order, func(seq uint64) bool { _, waits := j.open[seq]; return !waits })
 	}
 }
