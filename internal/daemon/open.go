@@ -63,12 +63,10 @@ func (d *Daemon) openState() error {
 func (d *Daemon) openPlaces() error {
 	files := []string{filepath.Join(d.o.StateDir, "doorward.db")}
 	if d.o.RuntimeDir != "" && !d.offline && d.o.Config.Listen.Unix == "auto" {
-		dir, err := peer.PrivateDir(d.o.RuntimeDir)
-		if err != nil {
-			return nil // the listener will be refused with the reason
+		if dir, err := peer.PrivateDir(d.o.RuntimeDir); err == nil { // otherwise the listener will be refused with the reason
+			dir.Close()
+			files = append(files, filepath.Join(d.o.RuntimeDir, listen.SocketName))
 		}
-		dir.Close()
-		files = append(files, filepath.Join(d.o.RuntimeDir, listen.SocketName))
 	}
 	for _, file := range files {
 		place, err := durable.Pin(file)
