@@ -113,17 +113,19 @@ func (c *calls) known(k key) *series {
 func (c *calls) add(k key) *series {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := make(map[key]*series)
-	if all := c.now.Load(); all != nil {
-		next = maps.Clone(*all)
+	var all map[key]*series
+	if now := c.now.Load(); now != nil {
+		all = *now
 	}
-	if next[k] == nil && len(next) >= mostSeries {
+	if all[k] == nil && len(all) >= mostSeries {
 		k = key{server: other, name: other, tool: k.tool}
 	}
-	k.name = strings.Clone(k.name) // a copy, because it may be a part of the message
-	if s := next[k]; s != nil {
+	if s := all[k]; s != nil {
 		return s
 	}
+	next := make(map[key]*series, len(all)+1)
+	maps.Copy(next, all)
+	k.name = strings.Clone(k.name) // a copy, because it may be a part of the message
 	s := &series{key: k, took: k.histogram()}
 	next[k] = s
 	c.now.Store(&next)
