@@ -124,7 +124,7 @@ func TestTheWriterRecoversFromALostTransaction(t *testing.T) {
 				return err
 			}
 			if turn.Add(1) == 10 {
-				// What SQLite does by itself when it can go no further.
+				// SQLite does this by itself when it cannot go on.
 				if _, err := w.conn.exec(context.Background(), "ROLLBACK", nil); err != nil {
 					t.Error(err)
 				}

@@ -27,9 +27,8 @@ func rowsOf(t *testing.T, db *DB, k string) int64 {
 	return number(t, db, `SELECT count(*) FROM kv WHERE k = ?1`, k)
 }
 
-// What happens between a COMMIT whose answer is lost and the question for its
-// outcome does not change the answer: it is committed, or uncertain where the
-// server cannot tell.
+// Events between a COMMIT whose answer is lost and the question for its outcome do
+// not change the answer: it is committed, or uncertain where the server cannot tell.
 func TestTheOutcomeOfALostCommitIsFoundDespiteOtherEvents(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

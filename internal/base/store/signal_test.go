@@ -102,7 +102,7 @@ func TestASignalIsHeardOnceAfterTheCommit(t *testing.T) {
 	})
 }
 
-func TestASlowListenerHoldsUpNoWriterAndMayStopItself(t *testing.T) {
+func TestASlowListenerDelaysNoWriterAndMayStopItself(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})
 		hold, once := make(chan struct{}), make(chan struct{})
