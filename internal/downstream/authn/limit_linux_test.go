@@ -156,7 +156,7 @@ func TestSourcesAreDistinguished(t *testing.T) {
 }
 
 // The number of sources that are remembered is bounded. Over the bound new sources share
-// buckets, and after a minute the table is empty again.
+// buckets, and after a minute the sources are forgotten.
 func TestManySourcesStayBounded(t *testing.T) {
 	t.Parallel()
 	l := newLimiter()

@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/credential"
 )
 
-// A directory that other users could change or have made is refused: nothing is written to
-// it, found in it, swept from it or removed from it.
+// A directory that is not private to the user, or is a link or another file, is refused:
+// nothing is written to it, found in it, swept from it or removed from it.
 func TestADirectoryThatIsNotPrivateIsRefused(t *testing.T) {
 	t.Parallel()
 	at := func(where string, mode uint32) func(t *testing.T, dir string) {

@@ -71,8 +71,8 @@ func TestADeliverySessionThatIsNotGoodIs401(t *testing.T) {
 	}
 }
 
-// The routes of instructions refuse with problem documents; all callers that are not
-// authenticated get the same body. Other routes refuse in plain text.
+// The routes of instructions refuse with problem documents; a caller that is not authenticated
+// gets a fixed body. Other routes refuse in plain text.
 func TestTheRoutesOfInstructionsAnswerWithProblemDocuments(t *testing.T) {
 	t.Parallel()
 	o := deliveries()

@@ -76,7 +76,7 @@ func TestAChallengeSaysWhereTokensComeFrom(t *testing.T) {
 	}
 }
 
-func TestTheMetadataIsForEverybodyAndNoOracle(t *testing.T) {
+func TestTheMetadataIsPublicAndNoOracle(t *testing.T) {
 	t.Parallel()
 	h := refusing(t, door)
 	const at = "/.well-known/oauth-protected-resource"
@@ -146,7 +146,7 @@ const modernCall = `{"jsonrpc":"2.0","id":1,"method":"x/y","params":{"_meta":{"i
 
 var modernHeaders = []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "x/y"}
 
-func TestATokenThatGrantsNothingIsToldSoOnTheAggregateAlone(t *testing.T) {
+func TestATokenWithoutScopesIsChallengedOnTheAggregateOnly(t *testing.T) {
 	t.Parallel()
 	res := *door
 	res.Missing = func(who *principal.Principal) string {

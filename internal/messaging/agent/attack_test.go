@@ -60,7 +60,7 @@ func TestNothingThatACallerSaysChangesTheSender(t *testing.T) {
 	}
 }
 
-func TestTheNamespaceOfSomebodyElseGivesNothing(t *testing.T) {
+func TestTheNamespaceOfAnotherAgentGivesNothing(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	victim := h.legacy("victim")

@@ -89,7 +89,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-func TestAFullMailboxEvictsWhereItIsToldTo(t *testing.T) {
+func TestAFullMailboxEvictsWhenConfigured(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{evict: true, mail: mail.Limits{MailboxMessages: 2}})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")

@@ -240,8 +240,8 @@ func TestPolicyForbidsAVerb(t *testing.T) {
 	}
 }
 
-// A rule about one addressee applies to that one only: it refuses, hides or holds. Rules that
-// read context.args.to without a test whether it exists work in every action.
+// A rule about one addressee applies to that one only: it refuses, hides or holds. The rule
+// need not test first whether context.args has a member `to`.
 func TestPolicyForbidsAnAddressee(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{rules: `

@@ -13,7 +13,7 @@ import (
 
 // A hook of a remote caller, or of one without the right to read, is refused: it tells no
 // counts and changes nothing. Each hook leaves one record, and none is answered without one.
-func TestAHookIsForCallersWhoMayRead(t *testing.T) {
+func TestAHookNeedsTheRightToRead(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")

@@ -204,7 +204,7 @@ func TestATailTellsOfChangesAsTheyHappen(t *testing.T) {
 	}
 }
 
-// A trace reports an invalid signature for an envelope in which any signed field was changed
+// A trace reports an invalid signature for an envelope in which a signed field was changed
 // after the message was accepted, and a foreign one for a sender of another node.
 func TestAForgedEnvelopeShowsInATrace(t *testing.T) {
 	t.Parallel()
