@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// arriving is a Handler that notes when the request of a message came in.
+// arriving is a Handler that notes the arrival time of a message.
 type arriving struct{ at atomic.Pointer[time.Time] }
 
 func (a *arriving) note(x *Exchange) {

@@ -148,7 +148,7 @@ func TestASessionOfAnEarlierRunIsFoundByItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// tree are the names and contents of the files of a directory.
+// tree returns the names and contents of the files of a directory.
 func tree(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	files, err := os.ReadDir(dir)

@@ -136,7 +136,7 @@ func TestAProgramThatEndsWhileItSends(t *testing.T) {
 	same(t, "the program ended before the body came", answer{resp.StatusCode, resp.Header, string(body)}, unknown)
 }
 
-// only is the only session.
+// only returns the only session.
 func (d *Door) only(t *testing.T) (found *Session) {
 	t.Helper()
 	d.Each(func(s *Session) bool { found = s; return false })

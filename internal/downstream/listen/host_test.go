@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// on makes the rules of a listener without opening it.
+// on returns a listener with its rules, without opening it.
 func on(s Spec, loopback bool, name string, ends ...string) *Listener {
 	l := &Listener{Spec: s}
 	if s.Network == "unix" {

@@ -22,7 +22,7 @@ func open(t *testing.T, dir string) *Store {
 	return s
 }
 
-// files are the names in a directory.
+// files returns the names in a directory.
 func files(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)

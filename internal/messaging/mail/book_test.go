@@ -120,7 +120,7 @@ func (b *bed) count(query string, args ...any) (n int64) {
 	return n
 }
 
-// sound fails the test when the books do not balance.
+// sound fails the test if fsck finds a difference.
 func (b *bed) sound() {
 	b.t.Helper()
 	c, err := b.Desk().Fsck(b.t.Context(), false, said)
