@@ -231,7 +231,7 @@ func (k *keeper) sessionID() string {
 	return firstID
 }
 
-// with calls f while no request is handled.
+// with calls f under the lock of the keeper.
 func (k *keeper) with(f func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -622,7 +622,7 @@ func TestASessionFileIsUsedWhenTheDaemonIsUnavailable(t *testing.T) {
 			t.Errorf("%d: %q, want %q", tc.status, got, tc.want)
 		}
 		if len(k.ended) != 0 {
-			t.Errorf("%d: %q, which belongs to somebody else, was ended", tc.status, k.ended)
+			t.Errorf("%d: the token %q, which the client did not request, was ended", tc.status, k.ended)
 		}
 	}
 }

@@ -179,7 +179,7 @@ mcpServers:
 `)
 }
 
-// A login decides that does not belong to the agent, although it begins after the agent.
+// A login that does not belong to the agent decides, although it begins after the agent.
 func TestALoginDecides(t *testing.T) {
 	if r := theResident(); r.err != nil {
 		t.Fatal(r.err)

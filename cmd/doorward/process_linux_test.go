@@ -259,7 +259,7 @@ func family(mark string) (servers, supervisors []string) {
 	for _, path := range all {
 		b, err := os.ReadFile(path)
 		if err != nil || !strings.Contains(string(b), mark+"\x00") && !strings.Contains(string(b), mark+"/") {
-			continue // it has ended, is a zombie, or somebody else's
+			continue // it has ended, is a zombie, or is another script's
 		}
 		argv := strings.Split(string(b), "\x00")
 		text := path + " " + strings.Join(argv, " ")

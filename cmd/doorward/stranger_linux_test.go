@@ -22,7 +22,7 @@ import (
 // stranger is a process that connects to the daemon's socket in an unusual way
 // and prints what it got:
 //
-//	stranger ask SOCK|HOST:PORT    connects and asks who it is
+//	stranger ask SOCK|HOST:PORT    connects and asks for its principal
 //	stranger heir SOCK             connects, leaves the connection to a child and exits; the child asks
 //	stranger twin SOCK             connects, and a child asks on the connection while it lives
 //	stranger mask SOCK PROGRAM     connects, starts a child that asks, and becomes PROGRAM itself
