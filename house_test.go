@@ -274,9 +274,9 @@ func TestNoInitAndNoUnfinishedWords(t *testing.T) {
 	}
 }
 
-// TestTheCommandLinePrintsThroughOnePrinter: only cmd/doorward/print.go uses the standard
-// streams. Servers, agents and clients choose much of what is printed, and print.go makes
-// hidden characters in it visible.
+// TestTheCommandLinePrintsThroughOnePrinter: only cmd/doorward/print.go, and the package of
+// children, use the standard streams. Servers, agents and clients choose much of what is
+// printed, and print.go makes hidden characters in it visible.
 func TestTheCommandLinePrintsThroughOnePrinter(t *testing.T) {
 	t.Parallel()
 	streams := map[string]bool{"os.Stdout": true, "os.Stderr": true, "fmt.Print": true, "fmt.Println": true, "fmt.Printf": true,
