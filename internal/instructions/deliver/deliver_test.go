@@ -75,8 +75,8 @@ func TestWithoutAStoreThereIsNoGreeting(t *testing.T) {
 	}
 }
 
-// TestEachDeliveryHasOneRecord: with names, revision and bytes, and nothing of
-// the text.
+// TestEachDeliveryHasOneRecord: each way to get a text writes one record with the
+// names, the revision and the number of bytes.
 func TestEachDeliveryHasOneRecord(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -130,8 +130,8 @@ func TestEachDeliveryHasOneRecord(t *testing.T) {
 	}
 }
 
-// TestNothingDeliveredIsOnTheDisk: neither a text nor a value nor a ref, in
-// records and in the log.
+// TestNothingDeliveredIsOnTheDisk: no text, value, ref or token is in the records
+// or the program's log.
 func TestNothingDeliveredIsOnTheDisk(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -228,8 +228,9 @@ func TestAStructuralSessionGetsNothingBehavioural(t *testing.T) {
 	}
 }
 
-// TestWhatBecameBehaviouralTakesItsVersionsWithIt.
-func TestWhatBecameBehaviouralTakesItsVersionsWithIt(t *testing.T) {
+// TestVersionsOfADocumentThatBecameBehaviouralAreBehavioural: a structural session
+// no longer gets the structural versions either.
+func TestVersionsOfADocumentThatBecameBehaviouralAreBehavioural(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	ctx := context.Background()

@@ -76,12 +76,11 @@ func (c *client) listen(t *testing.T, params string) (*hearing, upstream.Event) 
 	return l, ack
 }
 
-// mark is what a test puts behind all that a listener was told of.
+// mark is an event that a test appends to the notifications of a listener.
 const mark = "notifications/mark"
 
-// tell takes in what is in the directory and has everybody told, which is done
-// when it returns but for what the listens still have to write. It is for a
-// house that is still.
+// tell looks into the directory and notifies all listeners of the changes. When it
+// returns, only the listens' own writing remains. It is for a house that is still.
 func (h *house) tell() {
 	h.t.Helper()
 	h.look()
@@ -99,7 +98,7 @@ func (h *house) tell() {
 	}
 }
 
-// heard are the changes that a listener was told of, sorted, up to the mark.
+// heard are the notifications of a listener up to the mark, sorted.
 func (l *hearing) heard(t *testing.T) (out []string) {
 	t.Helper()
 	for {
@@ -116,8 +115,9 @@ func (l *hearing) heard(t *testing.T) (out []string) {
 	}
 }
 
-// TestAChangeIsToldToThoseWhoseViewItChanges, and to nobody else, in both eras.
-func TestAChangeIsToldToThoseWhoseViewItChanges(t *testing.T) {
+// TestAChangeIsToldOnlyWhereItChangesTheView: a listener is notified of a change if
+// and only if it changes the texts or lists of its session, in both eras.
+func TestAChangeIsToldOnlyWhereItChangesTheView(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
 	listeners := make(map[string]*hearing)
@@ -164,7 +164,8 @@ func TestAChangeIsToldToThoseWhoseViewItChanges(t *testing.T) {
 	expect("a text that one of them may not have any more", map[string][]string{"full": both})
 }
 
-// TestTheStoreThatComesBackIsToldOf to those who got nothing while it was away.
+// TestTheStoreThatComesBackIsToldOf: a listener that got nothing during an outage is
+// notified when the store is back. One that kept its texts is not.
 func TestTheStoreThatComesBackIsToldOf(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
@@ -183,7 +184,8 @@ func TestTheStoreThatComesBackIsToldOf(t *testing.T) {
 	}
 }
 
-// TestAStreamOfEventsTellsTheRevision, once for each.
+// TestAStreamOfEventsTellsTheRevision: a stream has one event for each revision of
+// its reader, and a slow one at least the newest.
 func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
@@ -200,7 +202,7 @@ func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	if e := <-events; e.Name != EventChanged || e.Revision != h.s.readers.revision(r) || len(e.Revision) != 64 {
 		t.Errorf("%+v", e)
 	}
-	for i := range 3 * earRoom { // nobody reads
+	for i := range 3 * earRoom { // without a read
 		h.file("judge", "class: instructions", fmt.Sprintf("Judgement %d.", i))
 		h.tell()
 	}
@@ -226,7 +228,7 @@ func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	}
 }
 
-// TestAChangeIsToldByItself, while Run runs.
+// TestAChangeIsToldByItself: while Run runs, a changed file is noticed and spread.
 func TestAChangeIsToldByItself(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
