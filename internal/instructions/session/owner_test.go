@@ -11,7 +11,7 @@ func TestATokenOfAnotherInstallationIsRefused(t *testing.T) {
 		token, s := b.issue(ask())
 		elsewhere := b.options()
 		elsewhere.Dir = t.TempDir()
-		other := &bed{t: t, Keeper: b.open(elsewhere)} // the same name and rows, keys of its own
+		other := &bed{t: t, Keeper: b.open(elsewhere)} // the same installation and rows, but other keys
 		other.bad(token, owner(), MAC)
 
 		renamed := b.options()
@@ -91,8 +91,9 @@ func heldBy(told bool, processes ...string) func() ([]string, bool) {
 	return func() ([]string, bool) { return processes, told }
 }
 
-// The way up costs more than all the rest, so it is gone for a binding alone
-// that is not known already.
+// The ancestors of a caller are looked up only for a session that is bound to a
+// process, and only when the known processes do not decide. The look-up is the most
+// expensive part of a check.
 func TestAncestorsAreAskedForOnlyForABoundSession(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		free, _ := b.issue(ask())
@@ -132,8 +133,8 @@ func TestAncestorsAreAskedForOnlyForABoundSession(t *testing.T) {
 	})
 }
 
-// Somebody has read the key: what he writes himself is no token of a session,
-// and the one that he has cannot be made to say more.
+// A signing key alone is not enough to forge a token: a signed token needs the secret
+// id of a live session, and must agree with that session in every field.
 func TestTheKeyAloneOpensNothing(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		r := ask()

@@ -13,8 +13,7 @@ import (
 
 var errFull = errors.New("the disk is full")
 
-// acts are the methods that change what is kept of sessions, each with a call
-// that does, under a Note.
+// acts are the methods that change sessions, each with a call that changes something.
 var acts = map[string]func(b *bed, s *Session, note Note) error{
 	"Issue": func(b *bed, _ *Session, note Note) error {
 		_, _, err := b.Issue(b.t.Context(), ask(), note)
@@ -124,7 +123,7 @@ func TestAKeeperNeedsARecorder(t *testing.T) {
 	})
 }
 
-// all is all that the database holds.
+// all is the content of the database.
 func (b *bed) all() (all string) {
 	b.t.Helper()
 	must(b.t, b.db.Read(b.t.Context(), func(tx *store.Tx) error {
