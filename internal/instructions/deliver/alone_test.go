@@ -52,7 +52,7 @@ func TestAListenHearsWhatItsOwnSessionMayRead(t *testing.T) {
 	full, partly, over := h.full(), h.partly(), h.full()
 	c := h.open(stranger(), "", "", true)
 	listeners := make(map[string]*hearing)
-	for name, id := range map[string]string{"full": full, "partly": partly, "nobody": "", "over": over} {
+	for name, id := range map[string]string{"full": full, "partly": partly, "none": "", "over": over} {
 		c.delivery = id
 		listeners[name], _ = c.listen(t, guesses)
 	}
@@ -131,10 +131,10 @@ func TestASubscriptionHearsWhatItsOwnSessionMayRead(t *testing.T) {
 	c.delivery = h.full()
 	c.everything(h)
 	h.everyText(4)
-	expect("another session of the same principal is borne, and nothing is subscribed to with it")
+	expect("another session of the same principal, which has no subscriptions")
 	h.file("another", "class: template\nmcp_prompt: true", "A new one.")
 	h.tell()
-	expect("which is told of lists", "prompts/list_changed", "resources/list_changed")
+	expect("a list of the other session", "prompts/list_changed", "resources/list_changed")
 }
 
 // TestManyListensDisplaceNoEarlierListen: listens go on while the same connection

@@ -71,7 +71,7 @@ func TestWithoutAStoreThereIsNoGreeting(t *testing.T) {
 		t.Errorf("%q %s", text, less)
 	}
 	if why := h.s.Refuses(c.act("tools/call", "x")); why != "" {
-		t.Errorf("calls are refused for a store that nobody uses: %s", why)
+		t.Errorf("calls are refused because of an unused store: %s", why)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestAStructuralSessionGetsNothingBehavioural(t *testing.T) {
 			}
 		}
 		if !strings.Contains(seen, plantedPlan) {
-			t.Error("what it may have does not")
+			t.Error("a structural text does not reach a structural session")
 		}
 	}
 }
@@ -279,7 +279,7 @@ func TestWithoutALogThereIsNoDelivery(t *testing.T) {
 		t.Errorf("%s %s", less, text)
 	}
 	if !h.refs.Empty() {
-		t.Error("a ref of a text that nobody got")
+		t.Error("a text that was not delivered has a ref")
 	}
 }
 

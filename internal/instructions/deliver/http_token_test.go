@@ -296,10 +296,10 @@ func TestASessionTokenOverTCPIsItsVerifiedSubject(t *testing.T) {
 		t.Errorf("%s %s", who.Name(), who.FactsJSON())
 	}
 	if f, _ := who.Fact("uid"); f.Grade == principal.Attested {
-		t.Error("nobody attests to the bearer of a token")
+		t.Error("the uid of a token's bearer counts as attested")
 	}
 	if _, ok := who.Fact(principal.FactInstance); ok {
-		t.Error("nothing is known of its process")
+		t.Error("a token's bearer has an instance, although its process is unknown")
 	}
 	for name, r := range map[string]*http.Request{
 		"none": httptest.NewRequest("GET", "/auth/instructions", nil), "a bearer token": d.shows(bearerCI), "an agent's": d.shows("dwa_x"), "nothing of it": d.shows(session.Prefix),
@@ -453,6 +453,6 @@ func TestNothingOfATokenOrATextIsWrittenDown(t *testing.T) {
 		}
 	}
 	if !strings.Contains(written, id) || !strings.Contains(written, `"templates":"judge,plan"`) {
-		t.Error("the record does not say who got what")
+		t.Error("the record names neither the session nor its documents")
 	}
 }

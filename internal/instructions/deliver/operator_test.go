@@ -201,7 +201,7 @@ func TestEveryActOfTheOperatorLeavesOneRecord(t *testing.T) {
 			"a token":         {Caller{Who: principal.New("token:ci"), Processes: []string{"boot/9@9"}, Complete: true}, "default.nobody", nil},
 			"a loopback":      {Caller{Who: principal.New("loopback:uid=1000"), Processes: []string{"boot/9@9"}, Complete: true}, "default.loopback-no-admin", nil},
 			"a started agent": {Caller{Who: principal.New("spawn:abc"), Processes: []string{"boot/9@9"}, Complete: true}, "default.nobody", nil},
-			"nobody":          {Caller{Processes: []string{"boot/9@9"}, Complete: true}, "default.nobody", nil},
+			"no principal":    {Caller{Processes: []string{"boot/9@9"}, Complete: true}, "default.nobody", nil},
 		} {
 			var err error
 			lines := d.since(func() { err = act(c.by) })

@@ -122,7 +122,7 @@ func TestAChangeIsToldOnlyWhereItChangesTheView(t *testing.T) {
 	h := build(t, plan{still: true})
 	listeners := make(map[string]*hearing)
 	full, partly := h.full(), h.partly()
-	for who, delivery := range map[string]string{"full": full, "partly": partly, "nobody": ""} {
+	for who, delivery := range map[string]string{"full": full, "partly": partly, "none": ""} {
 		listeners[who+" legacy"] = h.legacy(who, delivery).hear(t)
 		listeners[who+" modern"] = h.modern(who, delivery).hear(t)
 	}
@@ -144,7 +144,7 @@ func TestAChangeIsToldOnlyWhereItChangesTheView(t *testing.T) {
 	h.file("extra", "class: template\nmcp_prompt: true", "More of it.")
 	expect("a new behavioural prompt", map[string][]string{"full": {"prompts/list_changed", "resources/list_changed", "resources/updated instr://session"}})
 	h.file("foreign", "class: template\ntier: structural\naudience: {principals: [\"token:other\"]}", "For another one, again.")
-	expect("a text for somebody else", nil)
+	expect("a text for other readers", nil)
 	_, err := h.lib.Rollback(context.Background(), "plan", said)
 	h.must(err)
 	expect("a rollback", map[string][]string{"full": both, "partly": both})
@@ -161,7 +161,7 @@ func TestAChangeIsToldOnlyWhereItChangesTheView(t *testing.T) {
 	gone := []string{"prompts/list_changed", "resources/list_changed", "resources/updated instr://session", "resources/updated instr://templates/plan", "resources/updated instructions://templates/foreign"}
 	expect("the end of a session", map[string][]string{"partly": gone})
 	h.file("plan", "class: instructions\ntier: structural", "A third plan.")
-	expect("a text that one of them may not have any more", map[string][]string{"full": both})
+	expect("a text that one reader may no longer have", map[string][]string{"full": both})
 }
 
 // TestTheStoreThatComesBackIsToldOf: a listener that got nothing during an outage is
@@ -197,7 +197,7 @@ func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	h.tell()
 	h.tell()
 	if len(events) != 1 || len(others) != 0 {
-		t.Fatalf("%d events, and %d to somebody whose view is the same", len(events), len(others))
+		t.Fatalf("%d events, and %d for a reader whose view is the same", len(events), len(others))
 	}
 	if e := <-events; e.Name != EventChanged || e.Revision != h.s.readers.revision(r) || len(e.Revision) != 64 {
 		t.Errorf("%+v", e)

@@ -207,7 +207,7 @@ func TestEachProblemIsReportedWithItsLine(t *testing.T) {
 		"a reference further in":       {head + "variables:\n  a:\n    anyOf:\n    - type: string\n    - {items: {$ref: \"#\"}}!\n---\nx", `"$ref" is not a keyword`},
 		"an id":                        {head + "variables: {a: {$id: x}}!\n---\nx", `"$id" is not a keyword`},
 		"definitions":                  {head + "variables: {a: {$defs: {b: {}}}}!\n---\nx", `"$defs" is not a keyword`},
-		"a format, which nobody checks": {head + "variables: {a: {type: string, format: date}}!\n---\nx",
+		"a format, which is not checked": {head + "variables: {a: {type: string, format: date}}!\n---\nx",
 			`"format" is not a keyword`},
 		"a type that is none":           {head + "variables:\n  a:\n    type: text!\n---\nx", `"text" is not a type`},
 		"a type in a list":              {head + "variables: {a: {type: [string, int]}}!\n---\nx", `"int" is not a type`},

@@ -173,7 +173,7 @@ func TestARefLeadsToItsDelivery(t *testing.T) {
 			t.Errorf("%v: %+v", found, d)
 		}
 		if _, found, err := b.Delivered(t.Context(), "dwi-s3voice"); found || err != nil {
-			t.Errorf("a ref that nobody got: %v, %v", found, err)
+			t.Errorf("a ref that was never delivered: %v, %v", found, err)
 		}
 		b.clock.Add(int64(31 * 24 * time.Hour))
 		if _, found, err := b.Delivered(t.Context(), "dwi-s2voice"); found || err != nil {
