@@ -233,7 +233,7 @@ func (h *house) file(name, header, body string) {
 	h.must(os.Rename(temp, filepath.Join(h.docs, name+".md")))
 }
 
-// look has the library take in what is in the directory.
+// look makes the library read the directory.
 func (h *house) look() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -241,7 +241,7 @@ func (h *house) look() {
 	h.must(h.lib.Look(ctx))
 }
 
-// issue makes a session, and gives its token and id.
+// issue makes a session and returns its token and id.
 func (h *house) issue(subject string, scope ...string) (token, id string) {
 	h.t.Helper()
 	ask := session.Request{Subject: subject, Scope: scope}

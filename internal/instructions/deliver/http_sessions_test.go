@@ -120,7 +120,7 @@ func TestACallersAncestorsAreLookedAtWhereASessionIsBoundToThem(t *testing.T) {
 	for range 2 {
 		d.want(401, "unauthenticated", stranger, "GET", "/auth/session", "", as(above.Token)...)
 	}
-	// And for two seconds at most.
+	// Ancestors are remembered for two seconds at most.
 	d.s.web.chains.keep("boot/9@9", []string{"boot/9@9"}, time.Now().Add(-chainKept))
 	if n := looks(above.Token, me); n < 1 {
 		t.Error("it is never looked at again")

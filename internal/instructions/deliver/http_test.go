@@ -213,7 +213,7 @@ var (
 	loopback = caller{who: "loopback:uid=1000", net: "tcp"}
 )
 
-// reply is an answer as it came.
+// reply is an answer as received.
 type reply struct {
 	status int
 	header http.Header
@@ -235,7 +235,7 @@ func (r *reply) into(t *testing.T, v any) {
 	}
 }
 
-// header pairs of a request: name, value, name, value.
+// request makes a request. headers alternates names and values.
 func (d *desk) request(c caller, method, target, body string, headers ...string) *http.Request {
 	d.t.Helper()
 	var in io.Reader
@@ -294,7 +294,7 @@ func (d *desk) do(c caller, method, target, body string, headers ...string) *rep
 	return out
 }
 
-// want is do with the status, and the code where it is a failure.
+// want is do with a check of the status and, for a failure, of the code.
 func (d *desk) want(status int, code string, c caller, method, target, body string, headers ...string) *reply {
 	d.t.Helper()
 	r := d.do(c, method, target, body, headers...)

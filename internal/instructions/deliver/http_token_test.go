@@ -271,7 +271,7 @@ func TestTheSessionOfABearerTokenEndsWithIt(t *testing.T) {
 func TestTheScopeOfATokenGoesWithItsSession(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
-	token, _ := d.issue("token:narrow", document.Structural) // made when the token still could
+	token, _ := d.issue("token:narrow", document.Structural) // issued in process: the route refuses a scoped token
 	who, err := d.s.Authenticate(d.shows(token))
 	d.must(err)
 	if f, _ := who.Fact("scope"); f.Value != "server:notes" || f.Grade != principal.Verified {

@@ -77,7 +77,7 @@ func (b *bed) open(o Options) *Keeper {
 	return k
 }
 
-// restart is the next run of the daemon.
+// restart opens the keeper again, as a restarted daemon does.
 func (b *bed) restart() {
 	b.t.Helper()
 	b.Keeper = b.open(b.options())

@@ -154,7 +154,7 @@ func TestKeysThatMayBeKnownOrAreDamagedAreRefused(t *testing.T) {
 	}
 }
 
-// picture is what a directory looks like from outside.
+// picture lists the name, mode, size and time of every file in a directory.
 func picture(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

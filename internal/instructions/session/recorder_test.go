@@ -84,8 +84,8 @@ func TestWithoutARecordNoRowOfASessionChanges(t *testing.T) {
 	}
 }
 
-// TestAnEndByTimeIsSavedWithItsRecord: what Run saves has its record in front of
-// the commit, and waits while none can be made.
+// When Run ends a session by time, the record is written before the commit. If the
+// record cannot be written, the change is not saved until it can.
 func TestAnEndByTimeIsSavedWithItsRecord(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		var told []string

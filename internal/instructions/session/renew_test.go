@@ -76,7 +76,7 @@ func TestNoSessionLivesLongerThanADay(t *testing.T) {
 			token, s = next, renewed
 		}
 		same(t, "the last end", s.Expires, first.Issued.Add(MaxLife))
-		same(t, "when to do something", s.RefreshAfter, s.Expires) // renewing does not help any more
+		same(t, "refresh_after", s.RefreshAfter, s.Expires) // renewing does not help any more
 		b.bad(token, owner(), Expired)
 	})
 }
