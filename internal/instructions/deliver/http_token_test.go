@@ -94,7 +94,7 @@ func TestARefusedTokenIsToldToTheOperator(t *testing.T) {
 	before := len(d.reasons())
 	d.want(401, "unauthenticated", me, "GET", "/auth/instructions", "")
 	if len(d.reasons()) != before {
-		t.Error("nothing was shown, and something refused")
+		t.Error("a request without a token is reported as a refused token")
 	}
 }
 

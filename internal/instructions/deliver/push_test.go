@@ -115,9 +115,9 @@ func (l *hearing) heard(t *testing.T) (out []string) {
 	}
 }
 
-// TestAChangeIsToldOnlyWhereItChangesTheView: a listener is notified of a change if
+// TestAChangeNotifiesOnlyTheListenersItAffects: a listener is notified of a change if
 // and only if it changes the texts or lists of its session, in both eras.
-func TestAChangeIsToldOnlyWhereItChangesTheView(t *testing.T) {
+func TestAChangeNotifiesOnlyTheListenersItAffects(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
 	listeners := make(map[string]*hearing)
@@ -164,9 +164,9 @@ func TestAChangeIsToldOnlyWhereItChangesTheView(t *testing.T) {
 	expect("a text that one reader may no longer have", map[string][]string{"full": both})
 }
 
-// TestTheStoreThatComesBackIsToldOf: a listener that got nothing during an outage is
-// notified when the store is back. One that kept its texts is not.
-func TestTheStoreThatComesBackIsToldOf(t *testing.T) {
+// TestListenersAreNotifiedWhenTheStoreReturns: a listener that got nothing during an
+// outage is notified when the store is back. One that kept its texts is not.
+func TestListenersAreNotifiedWhenTheStoreReturns(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
 	had, fresh := h.full(), h.full()
@@ -228,8 +228,9 @@ func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	}
 }
 
-// TestAChangeIsToldByItself: while Run runs, a changed file is noticed and spread.
-func TestAChangeIsToldByItself(t *testing.T) {
+// TestRunNotifiesOfAChangedFile: while Run runs, a changed file reaches the streams of
+// events and the listeners.
+func TestRunNotifiesOfAChangedFile(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	id := h.full()
@@ -243,7 +244,7 @@ func TestAChangeIsToldByItself(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("a stream of events is not told")
+		t.Error("the stream of events got no event")
 	}
 	if e := next(t, l.events); e.Method != resourceUpdated {
 		t.Errorf("%+v", e)

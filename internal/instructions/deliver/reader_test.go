@@ -108,10 +108,10 @@ func TestABearerTokenReadsByItself(t *testing.T) {
 	}
 }
 
-// TestAudiencesKnowWhatIsProved: audiences select by the name, the lineage, the
+// TestAudiencesSelectByVerifiedFacts: audiences select by the name, the lineage, the
 // launcher, the project and the environment of a reader. A claimed launcher does
 // not count.
-func TestAudiencesKnowWhatIsProved(t *testing.T) {
+func TestAudiencesSelectByVerifiedFacts(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{rules: `@id("all") permit (principal, action in Action::"instructions", resource);`})
 	for name, audience := range map[string]string{"mine": `principals: ["spawn:x"]`, "ours": `lineage: ["uid:1000"]`, "coders": "roles: [coder]",
