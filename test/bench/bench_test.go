@@ -205,7 +205,7 @@ func TestReverseProxyPassesBothWaysAtOnce(t *testing.T) {
 	}
 }
 
-func TestStallsAreTold(t *testing.T) {
+func TestStallsAreReported(t *testing.T) {
 	t.Parallel()
 	var report strings.Builder
 	printStalls(&report, []cell{{Path: pathStdio, Sessions: 1, Tool: "echo", Rounds: []window{{Longest: time.Second}, {Longest: 59 * time.Second}}}})
