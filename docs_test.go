@@ -42,8 +42,8 @@ func evidence(t *testing.T) map[string]bool {
 	return found
 }
 
-// TestEveryPromiseNamesItsTest holds the documents to what can be shown: each
-// row of a table whose last column is "shown by" names tests, and they exist.
+// TestEveryPromiseNamesItsTest: in each listed document, every row of a table whose last
+// column is "shown by" names a test, and each named test exists.
 func TestEveryPromiseNamesItsTest(t *testing.T) {
 	t.Parallel()
 	known := evidence(t)
@@ -73,8 +73,8 @@ func TestEveryPromiseNamesItsTest(t *testing.T) {
 	}
 }
 
-// promises yields line number and last cell of each row in the tables that
-// show their evidence.
+// promises returns the line number and the last cell of each row in the tables whose last
+// column is "shown by".
 func promises(text string) map[int]string {
 	out := make(map[int]string)
 	in := false
@@ -95,10 +95,10 @@ func promises(text string) map[int]string {
 	return out
 }
 
-// TestCommentsCiteWhatAReaderHas holds comments to documents of this repository
-// and to public sources. A page that is named exists, and no comment cites a
-// numbered row of a document that is not here.
-func TestCommentsCiteWhatAReaderHas(t *testing.T) {
+// TestCommentsCiteOnlyAvailableDocuments: a page that a comment names exists in docs, and
+// no comment cites a numbered requirement, threat or finding, because no document of this
+// repository has such numbers.
+func TestCommentsCiteOnlyAvailableDocuments(t *testing.T) {
 	t.Parallel()
 	page := regexp.MustCompile(`\b[a-zA-Z-]+\.md\b`)
 	row := regexp.MustCompile(`\([A-Z]{1,2}[0-9]{1,2}[),;]|\b(?:requirements?|threats|findings|contract|design) [A-Z]{1,2}[0-9]{1,3}\b`)
@@ -123,7 +123,8 @@ func TestCommentsCiteWhatAReaderHas(t *testing.T) {
 	}
 }
 
-// TestTheArchitecturePageNamesFilesThatExist holds the page to the code.
+// TestTheArchitecturePageNamesFilesThatExist: each path of a Go file in
+// docs/architecture.md exists below internal.
 func TestTheArchitecturePageNamesFilesThatExist(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("docs/architecture.md")
@@ -132,7 +133,7 @@ func TestTheArchitecturePageNamesFilesThatExist(t *testing.T) {
 	}
 	named := regexp.MustCompile("`([a-z]+(?:/[a-z]+)*/[a-z]+\\.go)`").FindAllSubmatch(b, -1)
 	if len(named) < 10 {
-		t.Errorf("%d files are named: this test looks for something else", len(named))
+		t.Errorf("docs/architecture.md names %d Go files, want at least 10: does the pattern of this test still match?", len(named))
 	}
 	for _, m := range named {
 		found := false

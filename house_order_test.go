@@ -100,8 +100,8 @@ func references(t *testing.T, p pkg, export map[string]string) usesOf {
 	return uses
 }
 
-// backward is how many references point to a later file, in an order that no move of
-// one file improves.
+// backward counts the references that point to a later file, in an order that moving one
+// file does not improve.
 func backward(uses usesOf, files []string) (n int) {
 	order := slices.Sorted(slices.Values(files))
 	for improved := true; improved; {
@@ -122,7 +122,7 @@ func backward(uses usesOf, files []string) (n int) {
 	return n
 }
 
-// better is the place of a file that saves the most backward references.
+// better returns the place of a file that saves the most backward references.
 func better(uses usesOf, order []string, i int) int {
 	best, least := i, 0
 	try := func(from, to, step, sign int) {

@@ -1,5 +1,6 @@
-// Package doorward_test holds the rules of the house: who may import whom,
-// and which package alone may do what. Each rule says why.
+// Package doorward_test checks rules about the code of the repository: which packages a
+// package may import, and which packages alone may use certain functions. Each rule states
+// its reason.
 package doorward_test
 
 import (
@@ -19,9 +20,9 @@ import (
 
 const module = "github.com/doorward/doorward/"
 
-// mayImport is the order of the wings and of the packages in them, from the
-// ground up: data moves one way. A name that ends in a slash stands for all
-// packages below it.
+// mayImport lists the internal packages that each package may import; "*" allows all.
+// Imports point one way: base and trust are used by the others, and daemon uses the others.
+// A name that ends in a slash stands for all packages below it.
 var mayImport = map[string]string{
 	"internal/base/durable":   "",
 	"internal/base/sse":       "",
@@ -104,7 +105,7 @@ var mayImport = map[string]string{
 	"cmd/doorward": "*",
 }
 
-// only says what one or a few packages may do.
+// only lists imports and functions, and the packages that alone may use them.
 var only = []struct {
 	what  string // an import, or package.Function
 	where string
@@ -171,7 +172,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	for _, p := range packages(t) {
 		allowed, known := mayImport[p.ImportPath]
 		if !known {
-			t.Errorf("%s has no place in the house: give it one in mayImport, or a better home for its code", p.ImportPath)
+			t.Errorf("%s is not in mayImport: add it there, or move its code to another package", p.ImportPath)
 			continue
 		}
 		for _, i := range p.Imports {
@@ -180,13 +181,13 @@ func TestImportsPointOneWay(t *testing.T) {
 				continue
 			}
 			if !has(allowed, strings.TrimPrefix(name, "internal/")) {
-				t.Errorf("%s imports %s: data moves one way, and the house allows it only %q", p.ImportPath, name, allowed)
+				t.Errorf("%s imports %s, and mayImport allows it only %q", p.ImportPath, name, allowed)
 			}
 		}
 	}
 }
 
-func TestOnlyThePackageThatOwnsAThingDoesIt(t *testing.T) {
+func TestRestrictedFunctionsAreUsedInTheirPackagesOnly(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		used := uses(t, p)
@@ -265,7 +266,7 @@ func TestNoInitAndNoUnfinishedWords(t *testing.T) {
 			for _, c := range file.Comments {
 				for _, word := range []string{"TODO", "FIXME", "XXX"} {
 					if strings.Contains(c.Text(), word) {
-						t.Errorf("%s/%s says %s: finish it, or admit the limit in words", p.ImportPath, name, word)
+						t.Errorf("%s/%s says %s: finish it, or state the limit in words", p.ImportPath, name, word)
 					}
 				}
 			}
@@ -273,9 +274,9 @@ func TestNoInitAndNoUnfinishedWords(t *testing.T) {
 	}
 }
 
-// TestTheCommandLinePrintsThroughOnePrinter: much of what is printed was chosen
-// by servers, agents and clients, and must not reach a terminal as it is. One
-// file has the streams, and wraps them.
+// TestTheCommandLinePrintsThroughOnePrinter: only cmd/doorward/print.go, and the package of
+// children, use the standard streams. Servers, agents and clients choose much of what is
+// printed, and print.go makes hidden characters in it visible.
 func TestTheCommandLinePrintsThroughOnePrinter(t *testing.T) {
 	t.Parallel()
 	streams := map[string]bool{"os.Stdout": true, "os.Stderr": true, "fmt.Print": true, "fmt.Println": true, "fmt.Printf": true,
@@ -322,8 +323,8 @@ func has(list, name string) bool {
 	return false
 }
 
-// A file that names a key leaves the reading to durable, which judges whose the
-// key is and who could have read it.
+// TestKeysAreReadByDurableAlone: a file that names a key file does not read or write files
+// through os. The package durable reads keys, and checks their owner and permissions.
 func TestKeysAreReadByDurableAlone(t *testing.T) {
 	t.Parallel()
 	key := regexp.MustCompile(`^"[a-z]+\.keys?"$`)
@@ -355,6 +356,6 @@ func TestKeysAreReadByDurableAlone(t *testing.T) {
 		}
 	}
 	if found < 4 {
-		t.Errorf("%d files name a key: this test looks for something else", found)
+		t.Errorf("%d files name a key, want at least 4: does the pattern of this test still match?", found)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// trustMost is the most lines of code of internal/trust, as it is built here.
-// The trust base is read whole by a reviewer of decisions and records. The number
-// is lowered when the wing shrinks, and the aim is 4,500.
+// trustMost is the number of lines of code of internal/trust, as it is built here. A
+// reviewer of decisions and records reads the trust base as a whole. The number is lowered
+// when internal/trust shrinks, and the aim is 4,500.
 const trustMost = 5317
 
-// TestTheTrustBaseIsSmall counts lines with code on them: no comments and no
-// blanks.
+// TestTheTrustBaseIsSmall: internal/trust has exactly trustMost lines of code. Comments and
+// blank lines are not counted.
 func TestTheTrustBaseIsSmall(t *testing.T) {
 	t.Parallel()
 	lines := 0
@@ -28,8 +28,9 @@ func TestTheTrustBaseIsSmall(t *testing.T) {
 	}
 }
 
-// TestTrustFilesStateTheirInvariant: each file of internal/trust, and of the evidence of
-// the kernel, says in front of its first declaration what must stay true.
+// TestTrustFilesStateTheirInvariant: each file of internal/trust and of
+// internal/downstream/attest states its invariant in a comment before its first
+// declaration.
 func TestTrustFilesStateTheirInvariant(t *testing.T) {
 	t.Parallel()
 	stated := func(path string, text []byte) {
@@ -45,11 +46,11 @@ func TestTrustFilesStateTheirInvariant(t *testing.T) {
 	}
 	trustFiles(t, stated)
 	if filesOf(t, "internal/downstream/attest", stated) == 0 {
-		t.Error("there is no internal/downstream/attest: this test looks for something else")
+		t.Error("internal/downstream/attest has no files: was it moved?")
 	}
 }
 
-// firstDeclaration is where the first declaration begins that is no import.
+// firstDeclaration is the position of the first declaration other than an import.
 func firstDeclaration(file *ast.File) token.Pos {
 	for _, d := range file.Decls {
 		if g, ok := d.(*ast.GenDecl); !ok || g.Tok != token.IMPORT {
@@ -62,11 +63,11 @@ func firstDeclaration(file *ast.File) token.Pos {
 func trustFiles(t *testing.T, visit func(path string, text []byte)) {
 	t.Helper()
 	if n := filesOf(t, "internal/trust/", visit); n < 40 {
-		t.Errorf("internal/trust has %d files: this test looks for something else", n)
+		t.Errorf("internal/trust has %d files, want at least 40: was it moved?", n)
 	}
 }
 
-// filesOf visits the files of the packages whose paths begin so, and counts them.
+// filesOf visits the files of the packages whose paths begin with prefix, and counts them.
 func filesOf(t *testing.T, prefix string, visit func(path string, text []byte)) (n int) {
 	t.Helper()
 	for _, p := range packages(t) {
@@ -140,7 +141,7 @@ func TestTheGateHasFiveVerbs(t *testing.T) {
 	})
 	for _, verb := range gateVerbs {
 		if !found[verb] {
-			t.Errorf("%s decides or records nothing: this test looks for something else", verb)
+			t.Errorf("found no exported %s that decides or records: is it still a verb of the gate?", verb)
 		}
 	}
 }

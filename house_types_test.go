@@ -110,7 +110,7 @@ func addEmbedded(all declarations, s ast.Spec) {
 	}
 }
 
-// typeName is the name of a type of the same package; empty: it is another's.
+// typeName is the name of a type of the same package; empty: a type of another package.
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// unrecorded are the functions that write to the store without a record
-// (store.DB.Write), and why that is no act of anybody.
+// unrecorded are the functions that write to the store without a record (store.DB.Write),
+// and the reason why the write is no act of a caller.
 var unrecorded = map[string]string{
 	"mail.mark":      "Open enters the node; Touch says that a session lives",
 	"library.remove": "deliveries are counted, and have their records",
@@ -43,14 +43,14 @@ var owned = map[string]string{
 	"library.Recent":      "counts alone",
 }
 
-// recorders are the types of what makes a record.
+// recorders are the types of the parameters that make a record.
 var recorders = []string{"mail.Note", "session.Note", "library.Note", "library.Recorder"}
 
-// TestNoMethodChangesTheBooksWithoutARecorder follows the calls inside mail,
-// session and library to the store. Whatever is exported and gets to a write
-// demands a recorder as a parameter, or is one of owned; and what gets there
-// without store.DB.Act, which fails without a record, is one of unrecorded.
-func TestNoMethodChangesTheBooksWithoutARecorder(t *testing.T) {
+// TestExportedStoreWritesDemandARecorder follows the calls inside mail, session and library
+// to the store. An exported function that reaches a write has a recorder as a parameter, or
+// is one of owned. A function that calls store.DB.Write is one of unrecorded; store.DB.Act
+// fails without a record.
+func TestExportedStoreWritesDemandARecorder(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, name := range []string{"messaging/mail", "instructions/session", "instructions/library"} {
@@ -80,7 +80,7 @@ func TestNoMethodChangesTheBooksWithoutARecorder(t *testing.T) {
 	}
 }
 
-// function is one that a package declares, with what it uses and reaches.
+// function is a declared function of a package, with what it uses and reaches.
 type function struct {
 	obj           *types.Func
 	uses, reaches map[string]bool
@@ -100,7 +100,7 @@ func (f *function) demandsRecorder() bool {
 	return false
 }
 
-// functions are those of a package, with all that their calls inside it reach.
+// functions returns those of a package, with everything that their calls inside it reach.
 func functions(t *testing.T, name string) []*function {
 	t.Helper()
 	files, info, fset := source(t, "internal/"+name)
@@ -166,7 +166,7 @@ func source(t *testing.T, dir string) ([]*ast.File, *types.Info, *token.FileSet)
 	return files, &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}, fset
 }
 
-// exports finds the compiled form of what a package imports.
+// exports returns a function that opens the export data of an import of a package.
 func exports(t *testing.T, pkg string) func(string) (io.ReadCloser, error) {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", pkg).Output()

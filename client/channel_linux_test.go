@@ -24,7 +24,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// mailbox is what a scripted server `agent` keeps; it outlives its daemons.
+// mailbox is the state of the scripted server `agent`. It outlives a restart of the daemon.
 type mailbox struct {
 	mu     sync.Mutex
 	unread []map[string]any
@@ -36,7 +36,7 @@ type mailbox struct {
 	gone   bool // resources/read fails
 }
 
-// arrive puts a message into the mailbox and tells who subscribed.
+// arrive puts a message into the mailbox and notifies the subscribers.
 func (b *mailbox) arrive(seq int, from, lineage, kind string) (id string) {
 	id = fmt.Sprintf("01JCMESSAGE%015d", seq)
 	id = strings.NewReplacer("U", "V", "L", "M", "I", "J", "O", "P").Replace(id)
@@ -60,7 +60,7 @@ func (b *mailbox) update() {
 	}
 }
 
-// scripted is a daemon with nothing behind its door but a mailbox.
+// scripted is a daemon whose only server is a mailbox.
 type scripted struct {
 	t    *testing.T
 	box  *mailbox
@@ -248,8 +248,8 @@ func (k *talk) hears(parts ...string) string {
 	}
 }
 
-// quiet: nothing of the channel's is said any more, up to the answer of a
-// request that is sent now.
+// quiet fails if a notification of the channel is among the unread lines, or arrives within
+// 100 ms.
 func (k *talk) quiet(why string) {
 	k.t.Helper()
 	time.Sleep(100 * time.Millisecond)
@@ -266,8 +266,8 @@ func (k *talk) quiet(why string) {
 const helloLine = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 const metaJSON = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
-// eras are the two ways in which a client begins; hello gives what it is told
-// of the server.
+// eras are the two ways in which a client begins. Each returns the answer to the first
+// request.
 var eras = map[string]func(k *talk) (hello string){
 	"legacy": func(k *talk) string {
 		k.say(helloLine)
@@ -277,7 +277,7 @@ var eras = map[string]func(k *talk) (hello string){
 	},
 	"modern": func(k *talk) string {
 		k.say(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + metaJSON + `}}`)
-		hello := k.hears(`"id":0`) // with a channel this is no answer: one that does not mind goes on
+		hello := k.hears(`"id":0`) // with a channel this is an error; a client that ignores it goes on
 		k.say(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + metaJSON + `}}`)
 		k.hears(`"id":1`)
 		return hello
@@ -299,7 +299,7 @@ func (k *talk) subscribed() {
 	}
 }
 
-// notification is one of the channel's, taken apart.
+// notification is a decoded notification of the channel.
 type notification struct {
 	Method string
 	Params struct {
@@ -317,9 +317,9 @@ func (k *talk) told(id string) notification {
 	return n
 }
 
-// The channel in both eras, at the server and on the aggregate: it says that
-// it is there, tells each message once, pointer only, and goes on after the
-// daemon was restarted.
+// A channel reports each message once and by reference only, in both eras, on one server
+// and on the aggregate. In the legacy era the shim declares the channel; in the modern era
+// it refuses server/discover. The channel goes on after a restart of the daemon.
 func TestAChannelPointsToEachMessageOnce(t *testing.T) {
 	t.Parallel()
 	for era, begin := range eras {
@@ -327,7 +327,7 @@ func TestAChannelPointsToEachMessageOnce(t *testing.T) {
 			t.Run(era+" "+server, func(t *testing.T) {
 				t.Parallel()
 				k := converse(t, server, ChannelPointer)
-				first := k.box.arrive(1, "planner", "parent", "request") // before anybody watches
+				first := k.box.arrive(1, "planner", "parent", "request") // before the shim subscribes
 				hello := begin(k)
 				wants := map[string][]string{"legacy": {`"experimental":{`, `"claude/channel":{}`, `"other":{"x":1}`}, "modern": {`"code":-32601`}}
 				for _, want := range wants[era] {
@@ -352,7 +352,7 @@ func TestAChannelPointsToEachMessageOnce(t *testing.T) {
 				k.quiet("told again")
 
 				k.restart()
-				fourth := k.box.arrive(4, "planner", "parent", "reply") // nobody watches yet
+				fourth := k.box.arrive(4, "planner", "parent", "reply") // before the shim subscribes again
 				k.told(fourth)
 				k.subscribed()
 				k.told(k.box.arrive(5, "planner", "parent", "reply"))
@@ -367,8 +367,8 @@ func TestAChannelPointsToEachMessageOnce(t *testing.T) {
 	}
 }
 
-// With the full payload the message follows, in the daemon's own frame, and a
-// frame that a peer wrote in his text ends nothing.
+// With the full payload, the notification carries the message in the daemon's frame. A
+// frame marker in the text of the message does not end that frame.
 func TestAFullChannelCarriesTheFrameOfTheDaemon(t *testing.T) {
 	t.Parallel()
 	for era, begin := range eras {
@@ -390,8 +390,8 @@ func TestAFullChannelCarriesTheFrameOfTheDaemon(t *testing.T) {
 	}
 }
 
-// What a mailbox shows is checked before it stands in text: names that are
-// none, ids that are none.
+// Fields of a mailbox are checked before they are written into the text: an invalid name
+// becomes "unknown", and a message with an invalid id is not reported.
 func TestAChannelWritesOnlyNamesAndItsOwnWords(t *testing.T) {
 	t.Parallel()
 	k := converse(t, "agent", ChannelPointer)
@@ -405,11 +405,11 @@ func TestAChannelWritesOnlyNamesAndItsOwnWords(t *testing.T) {
 	if n.Params.Content != "1 new message from unknown (unknown). Call inbox." || n.Params.Meta["from_peer"] != "unknown" || n.Params.Meta["kind"] != "unknown" {
 		t.Errorf("%+v", n)
 	}
-	k.quiet("what is no id is told")
+	k.quiet("reported a message with an invalid id")
 }
 
-// Without the option nothing is declared, subscribed or said; the label is
-// sent all the same.
+// Without the option, the shim declares, subscribes and sends nothing of its own. It still
+// sends the namespace label.
 func TestWithoutAChannelNothingIsAdded(t *testing.T) {
 	t.Parallel()
 	for era, begin := range eras {
@@ -430,7 +430,8 @@ func TestWithoutAChannelNothingIsAdded(t *testing.T) {
 	}
 }
 
-// A client that watches the mailbox itself still hears of it.
+// A client that subscribes to the mailbox itself gets its own notifications. When it
+// unsubscribes, the channel goes on.
 func TestAClientsOwnSubscriptionIsNotSwallowed(t *testing.T) {
 	t.Parallel()
 	k := converse(t, "agent", ChannelPointer)
@@ -447,8 +448,8 @@ func TestAClientsOwnSubscriptionIsNotSwallowed(t *testing.T) {
 	k.quiet("after it unsubscribed")
 }
 
-// A mailbox that cannot be read costs the client nothing, and is looked at
-// again.
+// A mailbox that cannot be read causes no message to the client, and the shim reads it
+// again later.
 func TestAChannelThatFailsIsSilent(t *testing.T) {
 	t.Parallel()
 	for era, begin := range eras {
@@ -470,7 +471,7 @@ func TestAChannelThatFailsIsSilent(t *testing.T) {
 	}
 }
 
-func TestPointersOfWhatIsNoMailbox(t *testing.T) {
+func TestPointersRefusesAMalformedMailbox(t *testing.T) {
 	t.Parallel()
 	for _, result := range []string{``, `{}`, `{"contents":[]}`, `{"contents":[{"text":"x"}]}`, `{"contents":[{"text":"{\"messages\":3}"}]}`} {
 		if p, err := pointers([]byte(result)); err == nil {

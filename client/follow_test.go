@@ -16,7 +16,9 @@ const lineListen = `{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","par
 
 const acknowledged = "notifications/subscriptions/acknowledged"
 
-// listen is a stream that is acknowledged, after a while, and says nothing more.
+// listen answers with a stream that is acknowledged after k.slow and then stays open
+// without events. It refuses the next k.full listens, and ends the next k.short streams
+// after their acknowledgement.
 func (k *keeper) listen(w http.ResponseWriter, r *http.Request, m *wire.Message) {
 	k.mu.Lock()
 	refused, short := k.full > 0, k.short > 0
@@ -46,7 +48,7 @@ func (k *keeper) listen(w http.ResponseWriter, r *http.Request, m *wire.Message)
 	}
 }
 
-// listens are the tokens of the listens so far.
+// listens returns the tokens of the listens so far.
 func (k *keeper) listens() (tokens []string) {
 	for _, line := range k.requests() {
 		if token, ok := strings.CutPrefix(line, "POST subscriptions/listen"); ok {
@@ -123,7 +125,7 @@ func TestAListenThatEndsIsBegunAgain(t *testing.T) {
 	}
 }
 
-func TestAListenThatKeepsEndingIsTheClients(t *testing.T) {
+func TestAListenThatKeepsEndingIsEndedForTheClient(t *testing.T) {
 	t.Parallel()
 	for polite, want := range map[bool]string{true: `"id":7,"result":{"resultType":"complete"}`, false: `"id":7,"error":{"code":1502`} {
 		k := newKeeper(t)
@@ -143,7 +145,8 @@ func TestAListenThatKeepsEndingIsTheClients(t *testing.T) {
 	}
 }
 
-// A session that is made beside the requests may come at any moment of a listen.
+// The client gets exactly one acknowledgement. With Behind, the session may become ready at
+// any moment of a listen.
 func TestTheClientGetsItsAcknowledgementOnce(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)

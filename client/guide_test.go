@@ -24,8 +24,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// keeper is a daemon of nothing but sessions and a server that answers
-// everything.
+// keeper is a daemon that only issues sessions, with a server that answers everything.
 type keeper struct {
 	t      *testing.T
 	socket string
@@ -33,12 +32,12 @@ type keeper struct {
 	mu       sync.Mutex
 	good     map[string]bool
 	made     int
-	asked    []string // what POST /auth/session was given
+	asked    []string // bodies of POST /auth/session
 	ended    []string // tokens
 	renewed  []string
 	seen     []string // METHOD rpc-method token, of requests to MCP routes
 	status   int      // of POST /auth/session; 0: 201
-	hang     bool     // nobody answers it
+	hang     bool     // it is not answered
 	life     time.Duration
 	fresh    time.Duration // until the token is to be renewed; 0: its life
 	deny     string        // reason that calls without a token are refused with
@@ -51,7 +50,7 @@ type keeper struct {
 	slow     time.Duration // between the head of a listen's stream and its acknowledgement
 	full     int           // further listens that are refused
 	short    int           // further listens that end once they are acknowledged
-	polite   bool          // and are answered then
+	polite   bool          // these get a result when they end
 
 	forgot bool                                    // the first MCP session is not known
 	refuse func(w http.ResponseWriter, id wire.ID) // answers initialize; nil: it is not refused
@@ -232,7 +231,7 @@ func (k *keeper) sessionID() string {
 	return firstID
 }
 
-// with changes what it does, and looks.
+// with calls f under the lock of the keeper.
 func (k *keeper) with(f func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -251,7 +250,7 @@ func (k *keeper) asks() int {
 	return len(k.asked)
 }
 
-// until polls, with a limit.
+// until polls every 5 ms, and fails after 20 s.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
@@ -366,9 +365,8 @@ func TestTheShimBearsItsTokenOnEveryRequestOfBothErasAndEndsIt(t *testing.T) {
 	})
 }
 
-// What a client reads does not depend on what the daemon thinks of tokens, bit
-// for bit.
-func TestAClientSeesTheSameWhateverBecomesOfTheToken(t *testing.T) {
+// A client reads the same bytes whether its token is issued, refused, expired or unknown.
+func TestAClientReadsTheSameInEveryStateOfItsToken(t *testing.T) {
 	t.Parallel()
 	converse := func(o *GuideOptions, set func(*keeper)) []string {
 		k := newKeeper(t)
@@ -491,9 +489,10 @@ func TestADaemonThatHangsHoldsUpOneRequestForTwoSecondsAtMost(t *testing.T) {
 	}
 }
 
-// TestWhereNothingIsGreetedNobodyWaits: not for a daemon that hangs either, and
-// the token is there once it has come.
-func TestWhereNothingIsGreetedNobodyWaits(t *testing.T) {
+// TestARequestBehindDoesNotWaitForAToken: with Behind the session is opened in the
+// background, so no request waits, even for a daemon that hangs. A token is used once it
+// has come.
+func TestARequestBehindDoesNotWaitForAToken(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
 	k.hang = true
@@ -519,7 +518,7 @@ func TestWhereNothingIsGreetedNobodyWaits(t *testing.T) {
 	})
 }
 
-func TestManyAtOnceAskOnce(t *testing.T) {
+func TestConcurrentRequestsOpenOneSession(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
 	c := New(k.socket, "test")
@@ -558,7 +557,7 @@ func TestTheEnvironmentsTokenComesFirstAndHasNoSuccessor(t *testing.T) {
 		{"one that is refused", []string{EnvSession, session, EnvToken, token}, token, []string{session, "", ""}},
 		{"one that is too short", []string{EnvSession, "short", EnvToken, token}, token, []string{"", ""}},
 		{"one that no header can carry", []string{EnvToken, "a-token-with\na-line-end-in-it"}, "", []string{"", ""}},
-		{"one without an end", []string{EnvToken, strings.Repeat("x", 100000)}, "", []string{"", ""}},
+		{"one that is too long", []string{EnvToken, strings.Repeat("x", 100000)}, "", []string{"", ""}},
 	} {
 		k := newKeeper(t)
 		k.good[tc.good] = true
@@ -595,7 +594,7 @@ func keep(t *testing.T, run, token string, life time.Duration) {
 	}
 }
 
-func TestASessionFileHelpsWhereTheDaemonCannot(t *testing.T) {
+func TestASessionFileIsUsedWhenTheDaemonIsUnavailable(t *testing.T) {
 	t.Parallel()
 	const token = "dws1.k.of-a-file.mac"
 	for _, tc := range []struct {
@@ -623,7 +622,7 @@ func TestASessionFileHelpsWhereTheDaemonCannot(t *testing.T) {
 			t.Errorf("%d: %q, want %q", tc.status, got, tc.want)
 		}
 		if len(k.ended) != 0 {
-			t.Errorf("%d: %q, which belongs to somebody else, was ended", tc.status, k.ended)
+			t.Errorf("%d: the token %q, which the client did not request, was ended", tc.status, k.ended)
 		}
 	}
 }
@@ -648,7 +647,8 @@ func TestATokenIsRenewedBesideTheRequests(t *testing.T) {
 	})
 }
 
-// Beyond its first day a session gets no new life by renewal.
+// A session that renewal no longer prolongs is replaced by a new one. A daemon prolongs a
+// session for its first day only.
 func TestASessionAtItsEndIsFollowedByANewOne(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -687,7 +687,8 @@ func TestASessionThatMayNotBeRenewedIsFollowedByANewOne(t *testing.T) {
 	}
 }
 
-// Whoever failed once is waited for by nobody, and is used again once it works.
+// After a failure, requests do not wait for further attempts. The token is used once an
+// attempt succeeds.
 func TestAfterAFailureAttemptsAreMadeBesideTheRequests(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -749,7 +750,7 @@ func TestACommandGetsASessionOnlyWhenItIsRefusedForWantOfOne(t *testing.T) {
 		asks   int
 		ok     bool
 	}{
-		{"nobody refuses", "", nil, 0, true},
+		{"no refusal", "", nil, 0, true},
 		{"no token", "no_token", nil, 1, true},
 		{"expired", "expired", nil, 1, true},
 		{"store", "store_unreachable", nil, 1, true},
@@ -775,7 +776,7 @@ func TestACommandGetsASessionOnlyWhenItIsRefusedForWantOfOne(t *testing.T) {
 	}
 }
 
-func TestWithoutADaemonNobodyWaitsForAToken(t *testing.T) {
+func TestWithoutADaemonARequestFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := New(filepath.Join(t.TempDir(), "none"), "test")
 	c.Guide(GuideOptions{Ask: true})
@@ -789,14 +790,14 @@ func TestWithoutADaemonNobodyWaitsForAToken(t *testing.T) {
 	}
 }
 
-// The first request waits for a daemon that starts, and bears a token then.
+// The first request waits for a daemon that starts late, and then carries a token.
 func TestADaemonThatComesLateIsAskedForAToken(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
 	late := &keeper{t: t, socket: k.socket + "2", good: map[string]bool{}, life: time.Hour}
 	s := shimAt(t, late, &GuideOptions{Ask: true})
 	s.says(lineInit)
-	time.Sleep(200 * time.Millisecond) // it looks in vain meanwhile; nothing can be seen of that
+	time.Sleep(200 * time.Millisecond) // meanwhile the shim finds no socket, which the test cannot observe
 	late.serve()
 	s.hear()
 	if got := late.requests(); len(got) != 1 || got[0] != "POST initialize "+first {

@@ -50,7 +50,8 @@ func TestANamespaceIsTheFoldedNameOfTheDirectoryAndItsDigest(t *testing.T) {
 	}
 }
 
-// The path counts, not the way to it; and not the name alone.
+// A symbolic link to a project has the namespace of the project. Two directories of one
+// name have different namespaces.
 func TestLinksToAProjectShareItsNamespace(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

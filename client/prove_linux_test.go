@@ -17,9 +17,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// Whoever listens has to prove itself with the first answer on each connection,
-// and with nothing behind it: what came along would be taken for the answer to
-// the first request.
+// A listener proves its identity with the first response on each connection. Bytes behind
+// the proof are refused, because they would be read as the response to the first request.
 func TestAConnectionBeginsWithAProof(t *testing.T) {
 	t.Parallel()
 	public, key, err := ed25519.GenerateKey(nil)
@@ -76,9 +75,9 @@ func TestAConnectionBeginsWithAProof(t *testing.T) {
 	}
 }
 
-// A socket keeps the number of the process that made it listen, also when that process is
-// gone and its number could be the daemon's now. Such a socket is no daemon's, whatever is
-// answered on it; that of a process that lives is, as under socket activation.
+// A socket keeps the number of the process that made it listen, even after that process has
+// ended and the daemon may have the same number. The client sends no request to such a
+// socket. It accepts the socket of a process that lives, as under socket activation.
 func TestASocketOfAProcessThatIsGoneIsNoDaemon(t *testing.T) {
 	t.Parallel()
 	public, key, err := ed25519.GenerateKey(nil)
@@ -157,8 +156,8 @@ func TestASocketOfAProcessThatIsGoneIsNoDaemon(t *testing.T) {
 	}
 }
 
-// TestManagerOfASocket is a process of the test above: it makes a socket listen that it was
-// given.
+// TestManagerOfASocket is a helper process of the test above: it makes an inherited socket
+// listen.
 func TestManagerOfASocket(t *testing.T) {
 	if os.Getenv("LISTEN_ON") == "" {
 		return

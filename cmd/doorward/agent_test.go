@@ -29,8 +29,8 @@ func hostile() []string {
 	}
 }
 
-// What an agent chose moves no cursor and looks like no line of ours, wherever
-// it is shown.
+// Text that an agent chose contains no unprintable character, in any form in which it is
+// shown.
 func TestNothingThatAnAgentSaysForgesALineOrMovesTheCursor(t *testing.T) {
 	t.Parallel()
 	for _, text := range hostile() {
@@ -81,8 +81,8 @@ func TestJSONForATerminalIsTheSameToAProgram(t *testing.T) {
 	}
 }
 
-// Every line of a block that a terminal of 80 columns shows has the mark, also
-// the rest of a long one.
+// Each line of a block has the mark and at most 79 columns, also the continuation of a long
+// line.
 func TestALineOfABlockNeverReachesTheEdge(t *testing.T) {
 	t.Parallel()
 	for _, text := range hostile() {
@@ -112,8 +112,8 @@ func TestABlockLosesNothingThatCanBeSeen(t *testing.T) {
 	}
 }
 
-// A hook prints counts in the form of its event, never asks a client to refuse
-// or to go on, and holds no text of anybody.
+// A hook prints only counts of messages, in the form of its event. It neither asks a client
+// to refuse or continue, nor contains text of a sender.
 func TestAHookPrintsOneLineOfCounts(t *testing.T) {
 	t.Parallel()
 	two, one := agent.HookCounts{Unread: 2, Newest: 14}, agent.HookCounts{Unread: 1, Newest: 3}
@@ -137,13 +137,13 @@ func TestAHookPrintsOneLineOfCounts(t *testing.T) {
 	}
 }
 
-// endless has nothing to say and ends with its test: what reads it on would
-// keep a processor busy for all tests that follow.
+// endless reads as zeros until its test ends. Without that end, a reader that continues
+// would keep a processor busy during the tests that follow.
 type endless struct{ test context.Context }
 
 func (e endless) Read(p []byte) (int, error) { clear(p); return len(p), e.test.Err() }
 
-func TestAHookIsNotHeldUpByWhatItIsTold(t *testing.T) {
+func TestAHookReadsItsEventInTime(t *testing.T) {
 	t.Parallel()
 	quiet, w := io.Pipe() // a client that says nothing and stays
 	defer w.Close()

@@ -47,7 +47,8 @@ func TestSandboxHoldsAgainstSearch(t *testing.T) {
 	}
 }
 
-// users are whom a test can be: root and another one, or who we are.
+// users returns the users that a test can run as: root and an unprivileged one, or the
+// current user.
 func users() []int {
 	if os.Getuid() != 0 {
 		return []int{os.Getuid()}
@@ -141,10 +142,10 @@ func removeLocked(t *testing.T, base string) {
 	}
 }
 
-// programsDir is where programs has put them, for the end of the run.
+// programsDir is the directory that programs made, to be removed at the end of the run.
 var programsDir atomic.Value
 
-// programs are the program and the thief, built once.
+// programs builds doorward and the thief once.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "doorward-attack-bin")
 	if err != nil {
@@ -239,7 +240,7 @@ func (w *world) start() {
 	w.run("status", "--wait", "20s", "--json")
 }
 
-// attack lets the thief search, and looks at the world from outside.
+// attack lets the thief search, and compares the world before and after.
 func (w *world) attack() {
 	w.t.Helper()
 	w.start()

@@ -37,7 +37,7 @@ func TestASessionEndsWithTheAgentAndNotWithItsShells(t *testing.T) {
 		{"bash init", "bash"},
 		{"tini", ""},
 		{"", ""},
-		{"sh init claude", "sh"}, // nobody is above the first process
+		{"sh init claude", "sh"}, // what is above the first process does not count
 	} {
 		var above []peer.Process
 		for _, name := range strings.Fields(tc.above) {
@@ -84,7 +84,7 @@ func TestAHookIsReadWhateverTheClientSays(t *testing.T) {
 	}
 }
 
-func TestWhatAClientRunsAtItsEventsEndsWellAndInTime(t *testing.T) {
+func TestHookCommandsExitZeroInTime(t *testing.T) {
 	t.Parallel()
 	for what, f := range map[string]func(context.Context) error{
 		"an error": func(context.Context) error { return errors.New("failed") },
@@ -169,7 +169,7 @@ func TestExitStatusFollowsTheDeliveryState(t *testing.T) {
 	}
 }
 
-// registrar is a daemon that makes sessions and says how delivery stands.
+// registrar is a daemon that issues sessions and reports the state of delivery.
 type registrar struct {
 	socket string
 
@@ -243,7 +243,7 @@ func (r *registrar) alive() int {
 	return len(r.live)
 }
 
-// keeperAt keeps the session of an agent of that name.
+// keeperAt returns the keeper for the session of one agent.
 func (r *registrar) keeperAt(t *testing.T, dir, agent string) *sessionKeeper {
 	t.Helper()
 	c := client.New(r.socket, "test")
@@ -316,7 +316,7 @@ func TestASessionThatIsOverIsFollowedByAnother(t *testing.T) {
 	}
 }
 
-func TestASessionThatCannotBeKeptIsSaid(t *testing.T) {
+func TestASessionThatCannotBeStoredIsReported(t *testing.T) {
 	t.Parallel()
 	r, dir := newRegistrar(t), t.TempDir()
 	if err := os.Symlink(t.TempDir(), filepath.Join(dir, "run")); err != nil {
@@ -345,8 +345,8 @@ func TestWithoutADaemonTheFileOfAnEndedSessionGoes(t *testing.T) {
 	}
 }
 
-// These set the environment, so they do not run beside others.
-func TestWhatACheckLooksAt(t *testing.T) {
+// The test sets environment variables, so it is not parallel.
+func TestCheckNamesTheSourceOfItsToken(t *testing.T) {
 	r, dir := newRegistrar(t), private0700(t)
 	t.Setenv("DOORWARD_SOCKET", "")
 	const mine, unknown = "dws1.k.of-the-environment.mac", "dws1.k.of-somebody-else.mac"
@@ -356,7 +356,7 @@ func TestWhatACheckLooksAt(t *testing.T) {
 	o.runtime = dir
 	keep := func() {
 		t.Helper()
-		k.agent = peer.Process{} // a file that is bound to nobody is anybody's
+		k.agent = peer.Process{} // a file without a binding is used by every process
 		s, err := k.client.OpenSession(t.Context(), client.SessionClaims{})
 		if err != nil {
 			t.Fatal(err)
@@ -422,7 +422,7 @@ func TestARefusalOfDeliverySaysWhatToDo(t *testing.T) {
 	}
 }
 
-// What a hook prints reaches a model or a log: it holds no token.
+// The output of a hook contains no token, because it reaches a model or a log.
 func TestASessionsStartPrintsNothingSecret(t *testing.T) {
 	t.Parallel()
 	f := credential.File{Token: "dws1.SECRET", SessionID: "0123456789abcdef", Expires: time.Now().Add(time.Hour)}

@@ -25,9 +25,9 @@ import (
 	"github.com/doorward/doorward/internal/daemon/admin"
 )
 
-// The bind table of the contract on the real program: every form of address,
-// with every credential and setting, one listener each. What is refused is
-// looked for in the kernel's own tables of sockets: it is not there.
+// These tests check the bind table on the real program: every form of address, with every
+// credential and setting, one listener each. A refused listener must be absent from the
+// kernel's tables of sockets.
 
 // form is one way to write an address.
 type form struct {
@@ -65,8 +65,8 @@ var bindForms = []form{
 	{"１２７.0.0.1:PORT", "bad", ""},
 }
 
-// elsewhere are addresses that this host does not have, or names: not loopback,
-// whatever they lead to, and never bound here.
+// elsewhere are names, and addresses that this host does not have. None counts as loopback,
+// whatever it leads to, and none is bound.
 var elsewhere = []form{
 	{"192.0.2.7:PORT", "elsewhere", ""},
 	{"[2001:db8::7]:PORT", "elsewhere", ""},
@@ -119,7 +119,7 @@ var credentials = []bindCredential{
 	{name: "bad file beside a good variable", bad: true, alone: "correct-horse-battery", mode: 0o644, token: "correct-horse-in-a-file"},
 }
 
-// outcome is the table itself: refused, open, or token.
+// outcome returns what the bind table demands: refused, open, or token.
 func (l *listener) outcome(c bindCredential) string {
 	loopback := l.class == "loopback"
 	switch {
@@ -156,8 +156,8 @@ func bindTable(t *testing.T) []*listener {
 	return all
 }
 
-// freePorts looks for n different ports below the range from which the kernel
-// serves port 0. They are the test's until it ends.
+// freePorts looks for n different ports below the range from which the kernel serves port
+// 0. They are reserved until the test ends.
 func freePorts(t testing.TB, n int) (ports []int) {
 	for _, i := range rand.Perm(20000) {
 		if len(ports) == n {
@@ -171,9 +171,9 @@ func freePorts(t testing.TB, n int) (ports []int) {
 	return nil
 }
 
-// reserve keeps a port from other runs of these tests on the same machine, until
-// the test ends. The mark is an abstract socket, which exists where the port does
-// and leaves no file.
+// reserve keeps a port from other runs of these tests on the same machine, until the test
+// ends. The mark is an abstract socket: it belongs to the network namespace of the port and
+// leaves no file.
 func reserve(t testing.TB, port int) bool {
 	l, err := net.Listen("unix", fmt.Sprintf("@doorward-test-port-%d", port))
 	if err != nil {
@@ -295,7 +295,7 @@ func (d *bindDaemon) offer() (flags []string) {
 	return []string{"--token-file", path}
 }
 
-// checkFails: what serve refuses, `doorward check` reports.
+// checkFails: `doorward check` reports the credential that serve refuses.
 func (d *bindDaemon) checkFails() {
 	d.t.Helper()
 	cmd := exec.Command("doorward", append([]string{"check", "--config", "one.yaml"}, d.flags...)...)
@@ -335,7 +335,7 @@ func (d *bindDaemon) states() map[string]admin.Listener {
 	return all
 }
 
-// check holds one listener to the table.
+// check compares one listener with its outcome.
 func (d *bindDaemon) check(l *listener, bound []string, refused admin.Listener) {
 	d.t.Helper()
 	want := l.outcome(d.bindCredential)

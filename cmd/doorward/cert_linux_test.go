@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// makeCert writes cert.pem and key.pem into the working directory: a
-// certificate for this host that nobody but its maker trusts, and its key.
+// makeCert writes cert.pem and key.pem into the working directory: a self-signed
+// certificate for this host, and its key.
 func makeCert() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

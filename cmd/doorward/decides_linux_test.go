@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only the operator decides: these tests let real agents try to, in every way in which a
-// process can leave its parent and get a terminal, and real logins.
+// These tests show that only the operator decides. Processes of real agents try it, after
+// leaving their parent and at terminals of their own, in several ways; a real login may
+// decide.
 
 // decisions are the commands that only the operator may give. Each process tries the first
 // one and another.
@@ -31,7 +32,7 @@ var ownTerminals = map[string]string{
 	"shell":        `pty sh -c 'exec sh %s'`,
 }
 
-// waysOut leave the agent that starts them.
+// waysOut are the ways in which a command leaves the agent that starts it.
 var waysOut = map[string]string{
 	"child":                  `%s`,
 	"setsid":                 `setsid -w %s`,
@@ -112,7 +113,7 @@ func startAsking(t *testing.T, d *mailDaemon, above ...string) *decidingAgent {
 	return a
 }
 
-// leave ends the agent; what it left behind, and what adopts that, goes on.
+// leave ends the agent. The processes that left it go on, and so does what adopted them.
 func (a *decidingAgent) leave() {
 	a.stdin.Close()
 	a.expect("over")
@@ -134,7 +135,8 @@ func (a *decidingAgent) expect(line string) {
 	a.t.Fatalf("the agent did not say %q:\n%s", line, a.out.String())
 }
 
-// tried is a script that gives two decisions once go is there, and its results.
+// tried writes a script that gives two of the decisions once the file begin exists, into
+// result.
 func (a *decidingAgent) tried(name string, other int) (script, result, begin string) {
 	script, result, begin = filepath.Join(a.dir, name+".sh"), filepath.Join(a.dir, name+".out"), filepath.Join(a.dir, name+".go")
 	var b strings.Builder
@@ -177,8 +179,7 @@ mcpServers:
 `)
 }
 
-// A terminal that was open before the agent began decides, and a login that is not the
-// agent's does, whenever it began.
+// A login that does not belong to the agent decides, although it begins after the agent.
 func TestALoginDecides(t *testing.T) {
 	if r := theResident(); r.err != nil {
 		t.Fatal(r.err)
@@ -245,7 +246,8 @@ func TestNoOrphanOfAnAgentDecides(t *testing.T) {
 	}
 }
 
-// noneDecides starts a process for each way out and each terminal, and lets it try.
+// noneDecides starts a process for each way out and each terminal, and expects that its
+// decisions are refused.
 func noneDecides(t *testing.T, d *mailDaemon, a *decidingAgent, ended bool) {
 	results := map[string]string{}
 	var begins []string
@@ -283,7 +285,7 @@ func noneDecides(t *testing.T, d *mailDaemon, a *decidingAgent, ended bool) {
 	}
 }
 
-// escape writes a command into a way out, which may quote it.
+// escape puts a command into a way out, which may quote it.
 func escape(way, command string) string {
 	if strings.Contains(way, "$0") {
 		return strings.Replace(way, "exec $0", strings.NewReplacer(`"`, `\"`, `$`, `\$`).Replace(command), 1)

@@ -46,9 +46,9 @@ func fetch(c *http.Client, method, path, session string) (status int, body strin
 	return resp.StatusCode, string(b), err
 }
 
-// A thousand fetches of the composed text over the Unix socket: each is whole,
-// and 95 in 100 take less than 50 ms. Not beside other tests, since what they
-// take would be counted.
+// A thousand fetches of the composed text over the Unix socket: each is complete, and 95 in
+// 100 take less than 50 ms. The test is not parallel, since other tests would slow the
+// fetches.
 func TestAThousandFetchesOfInstructionsAreWholeAndFast(t *testing.T) {
 	d := startMail(t, "one", "listen: {http: []}\nlimits: {calls_per_second: 100000}\ninstructions: {dir: .}\n", "review.md", reviewDocument)
 	c := overSocket(d.address(true))
@@ -73,8 +73,9 @@ func TestAThousandFetchesOfInstructionsAreWholeAndFast(t *testing.T) {
 	}
 }
 
-// The token of one user's session is of no use to another user at the socket,
-// root included, also where the directories let him come to it.
+// The token of a session is refused for another user at the socket, root included, although
+// the directories let that user in. It is also refused for another process of the same
+// user.
 func TestASessionTokenIsOfNoUseToAnotherUser(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(t)
@@ -100,7 +101,7 @@ func TestASessionTokenIsOfNoUseToAnotherUser(t *testing.T) {
 		if err := thief.Start(); err != nil {
 			t.Fatal(err)
 		}
-		late := time.AfterFunc(20*time.Second, func() { thief.Process.Kill() }) // who gets what he wants stays
+		late := time.AfterFunc(20*time.Second, func() { thief.Process.Kill() }) // a thief that succeeds does not end by itself
 		err := thief.Wait()
 		late.Stop()
 		if err == nil || strings.Contains(out.String(), "passes") || strings.Contains(out.String(), "dws1.") {
@@ -112,7 +113,7 @@ func TestASessionTokenIsOfNoUseToAnotherUser(t *testing.T) {
 	}
 }
 
-// guide gives a household instructions, as its user does.
+// guide imports instructions into a household, as its user.
 func (h *household) guide(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(h.dir, "review.md")
@@ -137,7 +138,8 @@ func (h *household) reader(t *testing.T, sock string) string {
 	return made.Token
 }
 
-// reads runs the same with somebody else's token, and gives what came of that.
+// reads runs the same program with the token of another one, and returns what it got with
+// that.
 func (h *household) reads(t *testing.T, sock, token string) string {
 	t.Helper()
 	cmd, answers := h.start(t, "reads", sock, token)

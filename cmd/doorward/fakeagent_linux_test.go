@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// fakeAgent is an agent that obeys: its prompt, on standard input, is a shell's
-// script, and so it is in no argument of that shell either. The programs of the
-// scripts are beside its own.
+// fakeAgent is an agent that runs its prompt as a shell script. It passes the prompt on
+// standard input, so that it is in no argument of the shell either. The programs for the
+// scripts are in the directory of its own program.
 func fakeAgent(args []string) int {
 	self, err := os.Executable()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// handles serves what fakemcp gives out to be presented again: the state of a
-// question, a cursor, a task. False for everything else.
+// handles answers requests for what fakemcp gives out and gets back later: the state of a
+// question, a cursor, a task. It returns false for other requests.
 func (f *fake) handles(r fakeRequest) bool {
 	switch {
 	case r.Method == "resources/templates/list":
@@ -27,7 +27,7 @@ func (f *fake) handleTool(r fakeRequest) bool {
 		InputResponses raw
 		RequestState   string
 	}
-	_ = json.Unmarshal(r.Params, &p) // then no tool has that name
+	_ = json.Unmarshal(r.Params, &p) // on an error the name is empty
 	switch {
 	case p.Name == "task":
 		f.result(r, `{"resultType":"task","taskId":"task 7","status":"working"}`)
@@ -44,7 +44,7 @@ func (f *fake) handleTool(r fakeRequest) bool {
 // page answers a list with two pages.
 func (f *fake) page(r fakeRequest) {
 	var p struct{ Cursor string }
-	_ = json.Unmarshal(r.Params, &p) // then it is the first
+	_ = json.Unmarshal(r.Params, &p) // on an error it is the first page
 	switch p.Cursor {
 	case "":
 		f.result(r, `{"resourceTemplates":[{"uriTemplate":"file:///{a}","name":"one"}],"nextCursor":"page two"}`)

@@ -152,7 +152,7 @@ func (f *fake) serve(r fakeRequest) {
 	switch {
 	case r.Method == "initialize" && f.legacy():
 		var p struct{ ProtocolVersion string }
-		_ = json.Unmarshal(r.Params, &p) // then the version is empty
+		_ = json.Unmarshal(r.Params, &p) // on an error the version is empty
 		f.result(r, `{"protocolVersion":`+quote(p.ProtocolVersion)+`,"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{}},"serverInfo":{"name":"fakemcp","version":"1.0"},"instructions":"Only for tests."}`)
 	case r.Method == "server/discover" && f.modern():
 		f.result(r, `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fakemcp","version":"1.0"}}}`)
@@ -174,7 +174,7 @@ func (f *fake) serve(r fakeRequest) {
 			Arguments raw
 			Meta      struct{ ProgressToken raw } `json:"_meta"`
 		}
-		_ = json.Unmarshal(r.Params, &p) // then no tool has that name
+		_ = json.Unmarshal(r.Params, &p) // on an error the name is empty
 		f.call(r, p.Name, p.Arguments, p.Meta.ProgressToken)
 	case strings.HasPrefix(r.Method, "vendor/"):
 		f.result(r, `{"method":`+quote(r.Method)+`,"params":`+string(r.Params)+`,"vendor":{"z":1.0,"a":9007199254740993}}`)
@@ -223,7 +223,7 @@ func (f *fake) call(r fakeRequest, name string, arguments, token raw) {
 		f.text(r, "call "+strconv.FormatInt(f.count.Add(1), 10))
 	case "sleep":
 		var a struct{ Ms int }
-		_ = json.Unmarshal(arguments, &a) // then it does not sleep
+		_ = json.Unmarshal(arguments, &a) // on an error it does not sleep
 		time.Sleep(time.Duration(a.Ms) * time.Millisecond)
 		f.text(r, "awake")
 	case "large":
@@ -238,9 +238,9 @@ func (f *fake) call(r fakeRequest, name string, arguments, token raw) {
 	}
 }
 
-// knock tries the daemon's own socket, from the server and from a process that
-// has left the server's session. How is what a stranger does there in place of
-// asking.
+// knock connects to the daemon's socket from two child processes, of which the second has
+// left the server's session. How is the mode in which they do it (see stranger), by default
+// ask.
 func knock(arguments raw) string {
 	a := struct{ Socket, How string }{How: "ask"}
 	if json.Unmarshal(arguments, &a) != nil || a.Socket == "" {
@@ -271,7 +271,7 @@ func hoard(arguments raw) string {
 	return fmt.Sprintf("hoarded %d", len(all))
 }
 
-// open tries a file or directory, to read and to write.
+// open tries to open a file or directory, for reading and for writing.
 func open(arguments raw) string {
 	var a struct{ Path string }
 	if json.Unmarshal(arguments, &a) != nil {

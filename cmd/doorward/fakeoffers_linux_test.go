@@ -30,7 +30,7 @@ func (f *fake) offered(r fakeRequest) bool {
 	switch r.Method {
 	case "initialize":
 		var p struct{ ProtocolVersion string }
-		_ = json.Unmarshal(r.Params, &p) // then the version is empty
+		_ = json.Unmarshal(r.Params, &p) // on an error the version is empty
 		text := ""
 		if o.Instructions != nil {
 			text = `,"instructions":` + string(o.Instructions)

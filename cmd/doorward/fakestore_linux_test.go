@@ -11,10 +11,9 @@ import (
 	"os"
 )
 
-// runStore is `fakemcp store ADDR FILE`: what stands where a store of
-// instructions should be. It has cert.pem and key.pem, and answers every request
-// with the bytes of FILE; while there is no such file, it takes connections and
-// requests and never answers.
+// runStore is `fakemcp store ADDR FILE`: a false store of instructions. It has cert.pem and
+// key.pem, and answers every request with the bytes of FILE. While FILE does not exist, it
+// takes connections and requests and never answers.
 func runStore(args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: fakemcp store ADDR FILE")

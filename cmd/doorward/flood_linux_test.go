@@ -15,8 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// cmdFlood makes N calls of a tool, so many at once, each on a connection of its own
-// when all are at once, and prints how many got which HTTP status.
+// cmdFlood makes N calls of a tool, AT-ONCE at a time, and prints how many got which HTTP
+// status. When all run at once, each has a connection of its own.
 //
 //	flood N AT-ONCE PATH TOOL ARGUMENTS [-unix] [-bearer TOKEN]
 func cmdFlood(ts *testscript.TestScript, neg bool, args []string) {

@@ -107,8 +107,8 @@ type answer struct {
 	err error
 }
 
-// hold makes a call that is held, with an argument of its own. What starts the command
-// counts as an agent: that is a shell, and not the test, which the terminal is below.
+// hold makes a call with this argument, which is held. The process that starts the command
+// counts as an agent: that is a shell, and not the test, which is above the terminal.
 func hold(t *testing.T, d *mailDaemon, arg string) <-chan answer {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "doorward call echo count "+arg+"; exit $?")
@@ -156,10 +156,10 @@ func typedBefore(r *rand.Rand) string {
 	return b.String()
 }
 
-// TestAKeyAnswersAHeldCall: at a real terminal a call is run once by the key that approves
-// it and not at all by the one that denies it, with or without a reason. Whatever was typed
-// before a question was shown answers nothing, also where it was typed behind the answer to
-// the question before.
+// TestAKeyAnswersAHeldCall: at a real terminal a call runs once when its key approves it,
+// and not at all when its key denies it, with or without a reason. Keys typed before a
+// question is shown do not answer it, also when they follow the answer to the question
+// before.
 func TestAKeyAnswersAHeldCall(t *testing.T) {
 	t.Parallel()
 	d := heldCount(t)
@@ -202,8 +202,8 @@ func TestAKeyAnswersAHeldCall(t *testing.T) {
 	}
 }
 
-// TestOneKeyAnswersOneHeldCall: of two keys in one burst the second one is not an answer to
-// the question that comes next.
+// TestOneKeyAnswersOneHeldCall: of several keys in one burst only the first is an answer;
+// the others do not answer the next question.
 func TestOneKeyAnswersOneHeldCall(t *testing.T) {
 	t.Parallel()
 	d := heldCount(t)
@@ -225,8 +225,9 @@ func TestOneKeyAnswersOneHeldCall(t *testing.T) {
 	}
 }
 
-// TestCtrlCLeavesAHeldCallPending: the command ends well, the terminal is as it was, and
-// the call still waits; any other key leaves it too.
+// TestCtrlCLeavesAHeldCallPending: the command exits with status 0, the terminal mode is
+// restored, and the calls stay pending. A key without a meaning also leaves its call
+// pending.
 func TestCtrlCLeavesAHeldCallPending(t *testing.T) {
 	t.Parallel()
 	d := heldCount(t)
@@ -255,8 +256,8 @@ func TestCtrlCLeavesAHeldCallPending(t *testing.T) {
 	}
 }
 
-// TestAQuestionEndsWhenItIsSettledElsewhere: the terminal says so, and asks about the next
-// call; the key that answers that one is not taken by the question that has ended.
+// TestAQuestionEndsWhenItIsSettledElsewhere: the terminal reports the decision and asks
+// about the next call. The next key answers that call, and not the question that has ended.
 func TestAQuestionEndsWhenItIsSettledElsewhere(t *testing.T) {
 	t.Parallel()
 	d := heldCount(t)

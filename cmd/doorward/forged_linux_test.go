@@ -10,9 +10,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// cmdForged sends one request for each letter of a session's token that is
-// changed by one bit, and prints how many there were in each part, and each
-// answer that was different from those before:
+// cmdForged sends one request for each letter of a session's token, with one bit of that
+// letter changed. It prints how many requests there were for each part of the token, and
+// each distinct answer:
 //
 //	forged TOKEN METHOD TARGET [http FLAG…]   FORGED in a flag is the changed token
 func cmdForged(ts *testscript.TestScript, neg bool, args []string) {
@@ -41,8 +41,8 @@ func cmdForged(ts *testscript.TestScript, neg bool, args []string) {
 
 var tokenLetter = regexp.MustCompile(`^[A-Za-z0-9_-]$`)
 
-// oneBitOff is another letter of the alphabet of tokens that differs from c in
-// one bit: one of another alphabet would be refused before it was a token.
+// oneBitOff returns a letter of the alphabet of tokens that differs from c in one bit. A
+// letter outside of that alphabet would be refused before the token is verified.
 func oneBitOff(c byte) (byte, bool) {
 	for bit := range 7 {
 		if d := c ^ 1<<bit; tokenLetter.Match([]byte{c}) && tokenLetter.Match([]byte{d}) {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldSteps are the records of a held call, in their order. The answer goes to the caller
-// beside the last one.
+// heldSteps are the records of a held call, in their order. The caller is answered at about
+// the time of the last one.
 var heldSteps = []string{"approval.asked", "approval.granted", "decision", "outcome"}
 
 // heldRounds is how often the daemon is killed at each record, at least.
@@ -36,7 +36,7 @@ type heldHouse struct {
 	grant  int    // bytes by which the record grows with an approval
 }
 
-// heldRound is what was seen of one call under which the daemon was killed.
+// heldRound is the result of one call during which the daemon was killed.
 type heldRound struct {
 	id    int
 	steps []string // the records that were there in the end
@@ -97,7 +97,7 @@ func (h *heldHouse) answer(done <-chan *mailReply) *mailReply {
 	}
 }
 
-// operator is one request of the operator's, by the token.
+// operator makes one request with the operator's token.
 func (h *heldHouse) operator(method, path, body string) *http.Response {
 	req, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 	if err != nil {
@@ -144,7 +144,8 @@ func (h *heldHouse) settle(decision string) {
 }
 
 // choke lets the file of the record grow by an approval and no further, until the daemon
-// ends: the decision behind it goes to another file, which often takes longer than a kill.
+// ends. The next record, the decision, goes to another file, which often takes longer than
+// a kill.
 func (h *heldHouse) choke(w *heldWatch) {
 	info, err := w.file.Stat()
 	if err == nil {
@@ -235,7 +236,8 @@ func (w *heldWatch) note(read []byte) []string {
 	}
 }
 
-// reach waits without a pause until n steps are on record: a kill is to come before the next.
+// reach waits without a pause until n steps are on record, so that a kill comes before the
+// next.
 func (w *heldWatch) reach(t *testing.T, n int) {
 	t.Helper()
 	for end := time.Now().Add(mailSoon); len(w.look()) < n; runtime.Gosched() {
@@ -246,8 +248,9 @@ func (w *heldWatch) reach(t *testing.T, n int) {
 }
 
 // round makes one call, approves it, and kills the daemon as soon as n steps are on record.
-// waits: the caller waits for the approval; else it comes back for it. One that waits goes on
-// at once when it is approved: for a kill before that, its next record does not fit into the file.
+// waits: the caller waits for the approval; otherwise it comes back for it. A waiting
+// caller continues at once when it is approved, so for a kill before that the next record
+// does not fit into the file.
 func (h *heldHouse) round(n int, waits bool) {
 	id, w := len(h.rounds)+1, h.watch()
 	done := h.call(id)
@@ -336,8 +339,8 @@ func (h *heldHouse) killedBehind(n int) bool {
 	return slices.ContainsFunc(h.rounds, func(r heldRound) bool { return len(r.steps) == n })
 }
 
-// check holds for all rounds. It returns after how many records the daemon was killed, and
-// how often.
+// check checks all rounds. It returns how often the daemon was killed after each number of
+// records.
 func (h *heldHouse) check() (killed map[int]int) {
 	ran, killed := h.executions(), map[int]int{}
 	asked := 0
@@ -372,8 +375,9 @@ func (h *heldHouse) check() (killed map[int]int) {
 }
 
 // kill -9 of the daemon between each two records of a held call: the server sees the call
-// at most once, and not before the decision is on record; the record tells what was asked
-// and not done; nothing hangs, and after the restart the call is asked about again.
+// at most once, and only after the decision is on record. The record names the calls that
+// were asked about and not done. After the restart no call waits, and the same call is
+// asked about again.
 func TestAHeldCallRunsAtMostOnceUnderKills(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string]bool{"a caller that waits": true, "a caller that comes back": false} {

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// askUnseen is `stranger hidden WAY HOST:PORT`: it asks over loopback by a socket
-// that does not stand in its table of descriptors while the daemon looks.
+// askUnseen is `stranger hidden WAY HOST:PORT`: it asks over loopback with a socket
+// that is not in its table of descriptors while the daemon looks for it.
 //
-//	flight      in flight to itself, and taken out of it for the answer; twenty times
-//	nested      in flight in a pair that is in flight itself; twenty times
+//	flight      in a message (SCM_RIGHTS) to itself, and received for the answer; up to twenty times
+//	nested      in a message inside of such a message; up to twenty times
 //	thread      in the table of one thread alone
-//	lent        with a process that has ended the session, and closed here; twenty times
+//	lent        held by a process that has left the session, and closed here; up to twenty times
 //
 // It prints the first answer that it got, or `closed`.
 func askUnseen(way, addr string) error {
@@ -46,7 +46,7 @@ func askUnseen(way, addr string) error {
 	return nil
 }
 
-// dialled is a socket that nothing but its number here holds.
+// dialled connects a socket that only the returned descriptor holds.
 func dialled(to netip.AddrPort) (int, error) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -58,7 +58,8 @@ func dialled(to netip.AddrPort) (int, error) {
 	return s, nil
 }
 
-// heardOn writes a request and is the status of the answer; empty when the connection was closed.
+// heardOn writes a request and returns the status of the answer; empty: the connection was
+// closed.
 func heardOn(s int, to netip.AddrPort) string {
 	defer unix.Close(s)
 	if _, err := unix.Write(s, []byte(strings.Replace(who, "doorward", to.String(), 1))); err != nil {
@@ -74,7 +75,8 @@ func heardOn(s int, to netip.AddrPort) string {
 	return status
 }
 
-// fly puts descriptors in flight and closes them; land takes them out.
+// fly sends descriptors in a message (SCM_RIGHTS) to itself and closes them; land receives
+// them.
 func fly(fds ...int) (pair [2]int, err error) {
 	if pair, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return pair, err
@@ -170,8 +172,8 @@ func ofThread(to netip.AddrPort) (string, error) {
 	return answer, failed
 }
 
-// lent leaves the socket to a process of a session of its own while the daemon
-// looks, and speaks by a copy that is in flight meanwhile.
+// lent leaves the socket to a process with a session of its own while the daemon looks. It
+// speaks with a copy that is in flight meanwhile.
 func lent(to netip.AddrPort) (string, error) {
 	s, err := dialled(to)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// A script's own processes are below the test, and so are the agents that it
-// starts. A person's terminal is not, and was open before the agents began: what
-// cmdHuman runs is below a process that has left the tree of the test before its
-// first daemon, and an operator command is not refused for one that is.
+// cmdHuman runs an operator's command as at a person's terminal. The processes of a script
+// are below the test, and so are its agents. A person's terminal is not, and was open
+// before the agents began. So the command runs below the resident, which left the process
+// tree of the test before the first daemon: an operator's command is not refused there.
 //
 //	human [-within D] STATUS [VAR=V…] CMD…   must end by itself, with that status
 func cmdHuman(ts *testscript.TestScript, neg bool, args []string) {
@@ -71,7 +71,7 @@ func residentRun(ctx context.Context, job residentJob) (stdout, stderr, status s
 	return out[0].String(), out[1].String(), out[2].String(), err
 }
 
-// adriftFrom holds the parent that a process waits to be rid of.
+// adriftFrom is the variable with the parent whose end a process waits for.
 const adriftFrom = "ADRIFT_FROM"
 
 // adrift starts itself again and exits; the second one waits until it is

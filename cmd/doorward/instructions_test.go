@@ -39,7 +39,7 @@ func TestADiffIsUnified(t *testing.T) {
 	}
 }
 
-// patched applies a unified diff of ours, to show that it says everything.
+// patched applies a unified diff, to show that it is complete.
 func patched(t *testing.T, a, diff string) string {
 	t.Helper()
 	if diff == "" {
@@ -111,7 +111,7 @@ func TestADiffOfLongTextsTakesNoLongTime(t *testing.T) {
 	}
 }
 
-func TestADiffWithoutVersionsIsOfWhatMatters(t *testing.T) {
+func TestADiffWithoutVersionsComparesWithProduction(t *testing.T) {
 	t.Parallel()
 	production := []string{library.Production}
 	for _, tc := range []struct {
@@ -134,7 +134,7 @@ func TestADiffWithoutVersionsIsOfWhatMatters(t *testing.T) {
 
 const voice = "---\nname: voice\nclass: voice\n---\nGravel.\n"
 
-// docs writes files and gives their directory.
+// docsIn writes files and returns their directory.
 func docsIn(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := private0700(t)
@@ -190,7 +190,7 @@ func TestVerifyOfOneFile(t *testing.T) {
 	}
 }
 
-func TestWhatIsImportedIsCheckedAsAWhole(t *testing.T) {
+func TestImportedDocumentsAreCheckedTogether(t *testing.T) {
 	t.Parallel()
 	dir := docsIn(t, map[string]string{"voice.md": voice, "notes.md": "---\nname: notes\nclass: template\n---\nx\n", ".hidden.md": "nothing", "a.txt": "nothing"})
 	if err := os.Symlink(filepath.Join(dir, "voice.md"), filepath.Join(dir, "link.md")); err != nil {
@@ -270,8 +270,8 @@ func TestTheFileToEditIsOneFile(t *testing.T) {
 	}
 }
 
-// Nothing that stands in a document or is told by a store forges a line or moves
-// the cursor.
+// Text of a document or of a store adds no line and contains no control character, in any
+// form in which it is shown.
 func TestNothingOfADocumentForgesALineOrMovesTheCursor(t *testing.T) {
 	t.Parallel()
 	for _, text := range hostile() {

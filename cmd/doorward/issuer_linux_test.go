@@ -14,7 +14,7 @@ import (
 //	issuer NAME              sets NAME to its URL and writes NAME.pem, which `daemon SSL_CERT_FILE=$WORK/NAME.pem` trusts
 //	issuer NAME set MODE     how it answers; see doortest.Issuer
 //	issuer NAME publish KEY  issuer NAME withdraw KEY   changes its key set
-//	issuer NAME hits PATH    prints how often it was asked for what ends so
+//	issuer NAME hits PATH    prints how often a path with this ending was requested
 func cmdIssuer(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) == 1 || len(args) == 3, "issuer NAME [set MODE | publish KEY | withdraw KEY | hits PATH]")
 	s := stageOf(ts)

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Whatever file of the state directory holds a key, a daemon that finds it
-// readable by others, as a link or under a second name says which one it is and
-// does not use it. The files are those that a daemon with everything on makes.
+// A daemon refuses every key file of the state directory that others can read, that is a
+// link or that has a second name, and names the file. The files are those that a daemon
+// with all features on creates.
 func TestEveryKeyOfTheStateDirectoryIsJudged(t *testing.T) {
 	t.Parallel()
 	home := shortDir(t)

@@ -24,8 +24,8 @@ func fourActs(begin uint64) []*audit.Record {
 	return []*audit.Record{call("a", audit.Allow), call("b", audit.Deny), call("c", audit.Allow), end(2, "ok"), call("d", audit.Allow), end(0, "error"), end(4, "ok")}
 }
 
-// TestFollowingPrintsTheEndOfEachAct: wherever the record stands when it is first read, each
-// act is printed once with its end, also one that was printed before as under way.
+// TestFollowingPrintsTheEndOfEachAct: each act is printed once with its end, wherever the
+// record stands when it is first read, also an act that was first printed as under way.
 func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 	t.Parallel()
 	for before := 1; before <= 7; before++ {

@@ -30,7 +30,7 @@ type mailClient struct {
 // mailIDs numbers requests: one session may have several under way.
 var mailIDs atomic.Int64
 
-// client is one without a session. via is a proxy, "unix" or "tcp".
+// client returns a client without a session. via is a proxy, "unix" or "tcp".
 func (d *mailDaemon) client(via any) *mailClient {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var n net.Dialer
@@ -128,8 +128,8 @@ type mailReply struct {
 	out    json.RawMessage // structured content
 }
 
-// what says in a word how a call ended: "ok", a tool's error code, "rpc N",
-// "http N" or "cut".
+// what describes how a call ended: "ok", a tool's error code, "rpc N", "http N", "cut" or
+// "odd".
 func (r *mailReply) what() string {
 	switch {
 	case r.err != nil:
@@ -231,8 +231,8 @@ func (r *mailReply) parse() {
 	}
 }
 
-// try calls a tool of the server agent; arguments is an object in JSON, or
-// what is made one.
+// try calls a tool of the server agent; arguments is a JSON object as text, or a value that
+// is encoded as one.
 func (c *mailClient) try(ctx context.Context, tool string, arguments any) *mailReply {
 	args, ok := arguments.(string)
 	if !ok {

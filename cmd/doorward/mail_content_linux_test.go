@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// What a peer writes is shown to a model as data in a frame of ours. Every line
-// of these texts holds EVIL, so wherever EVIL stands somebody else's text does.
+// A text of a peer is shown to a model as data, in a frame of the daemon. Each line of
+// these texts has EVIL in it, so EVIL outside of the data is text that left its frame.
 
-// evilTexts are texts that try to be something else; want is what is stored,
-// empty: only the general rules are held.
+// evilTexts are texts that imitate something else. want is what is stored; empty: only the
+// general rules are checked.
 var evilTexts = []struct{ name, body, want string }{
 	{"line ends", "EVIL 1\r\nEVIL 2\rEVIL 3\n\nEVIL 4", "EVIL 1\nEVIL 2EVIL 3\n\nEVIL 4"},
 	{"other line ends", "EVIL 1\u0085EVIL 2\u2028EVIL 3\u2029EVIL 4\vEVIL 5\fEVIL 6\x1cEVIL 7\x1dEVIL 8\x1eEVIL 9", ""},
@@ -40,7 +40,7 @@ var evilTexts = []struct{ name, body, want string }{
 	{"emoji that stay", "EVIL \U0001F469\u200D\U0001F4BB \u0928\u094D\u200C \u0645\u06CC\u200C\u062E EVIL", "EVIL \U0001F469\u200D\U0001F4BB \u0928\u094D\u200C \u0645\u06CC\u200C\u062E EVIL"},
 }
 
-// tagged writes a text in characters that no person sees.
+// tagged writes a text in Unicode tag characters, which are invisible.
 func tagged(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -52,17 +52,18 @@ func tagged(s string) string {
 // hidden are characters that a reader does not see, or that a terminal obeys.
 var hidden = regexp.MustCompile("[\x00-\x08\x0b-\x1f\x7f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e01ef]")
 
-// frames are the beginnings of what clients, and we, frame text of ours with.
+// frames matches the beginnings of the frames that clients, and the daemon, put around
+// their texts.
 var frames = regexp.MustCompile(`(?i)</?(system-reminder|channel|teammate-message|hcom)|\[/?peer-`)
 
-// ours are the lines that the daemon writes around a text.
+// opening is the line that the daemon writes before a text; anyLine is every line end.
 var (
 	opening = regexp.MustCompile(`^\[peer-([a-z]+) ([0-9a-f]{16})( [a-z_]+=[^ \]]+)*\]$`)
 	anyLine = regexp.MustCompile("\r\n|[\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029]")
 )
 
-// framed holds that no text of a peer's is outside of the frames of an answer,
-// and gives their nonces.
+// framed checks that no text of a peer is outside of the frames of an answer, and returns
+// their nonces.
 func framed(t *testing.T, text string) (nonces []string) {
 	t.Helper()
 	open := ""
@@ -92,8 +93,8 @@ func framed(t *testing.T, text string) (nonces []string) {
 	return nonces
 }
 
-// plain holds that no string in structured content has hidden characters or
-// looks like a client's frame.
+// plain checks that no string in structured content has hidden characters or looks like a
+// client's frame.
 func plain(t *testing.T, v any) {
 	t.Helper()
 	switch v := v.(type) {
@@ -113,7 +114,7 @@ func plain(t *testing.T, v any) {
 	}
 }
 
-// safe holds what is true of every answer that shows a text of a peer's.
+// safe checks what is true of every answer that shows a text of a peer.
 func safe(t *testing.T, r *mailReply) {
 	t.Helper()
 	if r.out != nil { // else it is text alone
@@ -124,8 +125,8 @@ func safe(t *testing.T, r *mailReply) {
 	framed(t, r.text)
 }
 
-// events reads an event stream by the rules of its standard, line ends
-// included, and holds that it consists of messages alone.
+// events reads an event stream by the rules of its standard, line ends included, and checks
+// that it has no other fields than those of messages.
 func events(t *testing.T, raw []byte) (data []string) {
 	t.Helper()
 	var now []string
@@ -147,7 +148,7 @@ func events(t *testing.T, raw []byte) (data []string) {
 	return data
 }
 
-// contentCast is a daemon with one who writes and one who reads.
+// contentCast starts a daemon with one writer and one reader.
 func contentCast(t *testing.T) (writer, reader *mailClient) {
 	t.Helper()
 	d := startMail(t, "one", mailConfig("one", "", roomy))
@@ -162,8 +163,8 @@ func contentCast(t *testing.T) (writer, reader *mailClient) {
 	return writer, reader
 }
 
-// No text gets out of its frame: in the text, in the structured content, over
-// HTTP with and without a stream, and through the shim of a stdio client.
+// No text leaves its frame: in the text, in the structured content, over HTTP with and
+// without a stream, and through the shim of a stdio client.
 func TestMailTextStaysInItsFrame(t *testing.T) {
 	t.Parallel()
 	writer, reader := contentCast(t)
@@ -215,8 +216,7 @@ func TestMailTextStaysInItsFrame(t *testing.T) {
 	}
 }
 
-// asking is a call of inbox by a client that takes these types, and wants to
-// hear of progress.
+// asking calls inbox with this Accept header and a progress token.
 func (c *mailClient) asking(accept string, arguments obj) *mailReply {
 	b, err := json.Marshal(arguments)
 	if err != nil {
@@ -226,8 +226,8 @@ func (c *mailClient) asking(accept string, arguments obj) *mailReply {
 		mailIDs.Add(1), structured("inbox", string(b)), mailIDs.Add(1)), "", http.Header{"Accept": {accept}})
 }
 
-// An answer that is an event stream stays the events that it is, whatever the
-// message that ends the wait says.
+// An answer that is an event stream has exactly one result, whatever the text of the
+// message that ends the wait.
 func TestMailTextDoesNotMakeEvents(t *testing.T) {
 	t.Parallel()
 	writer, reader := contentCast(t)
@@ -269,7 +269,7 @@ func TestMailTextDoesNotMakeEvents(t *testing.T) {
 	}
 }
 
-// The other texts that somebody chooses and somebody else's model is shown.
+// Profiles and notes, which are also shown to models of other agents, stay in their frames.
 func TestMailProfilesAndNotesStayInTheirFrames(t *testing.T) {
 	t.Parallel()
 	writer, reader := contentCast(t)
@@ -290,12 +290,12 @@ func TestMailProfilesAndNotesStayInTheirFrames(t *testing.T) {
 			t.Errorf("%s: notices %+v", h.name, b)
 		}
 		writer.inbox(obj{"after": b.Cursor})
-		// What a caller itself wrote is not thrown back as ours.
+		// The caller's own text is not shown outside of a frame either.
 		safe(t, reader.must("register", obj{}))
 	}
 }
 
-// What a text may not be at all, and how long it may be, in bytes of UTF-8.
+// A text has a limit in bytes of UTF-8, and some content is refused.
 func TestMailTextLimits(t *testing.T) {
 	t.Parallel()
 	writer, reader := contentCast(t)
@@ -330,7 +330,8 @@ func TestMailTextLimits(t *testing.T) {
 		if sent.Cleaned != 0 {
 			t.Errorf("%s: %d cleaned", name, sent.Cleaned)
 		}
-		// Cut for who takes less, at a character, and not confirmed by reading on.
+		// A text is cut at a character for a reader with a smaller limit, and reading on
+		// does not confirm it.
 		small := reader.inbox(nil)
 		m := small.Messages[0]
 		if !m.Truncated || m.BodyBytes != 65536 || len(m.Body) > 32768 || len(m.Body) < 32768-3 || !strings.HasPrefix(body, m.Body) {
@@ -350,7 +351,7 @@ func TestMailTextLimits(t *testing.T) {
 	}
 }
 
-// Names have one spelling: nothing looks like one and is another.
+// A name that only looks like another one is refused.
 func TestMailLookAlikeNames(t *testing.T) {
 	t.Parallel()
 	writer, reader := contentCast(t)
@@ -374,7 +375,7 @@ func TestMailLookAlikeNames(t *testing.T) {
 	if b := reader.inbox(nil); len(b.Messages) != 0 {
 		t.Errorf("something arrived: %+v", b)
 	}
-	// What is odd and yet a name.
+	// These are odd, and valid names.
 	for _, name := range []string{"0", "a..b", "x__y", "a-", strings.Repeat("a", 63)} {
 		if got := writer.register(name); got.Name != name {
 			t.Errorf("%q became %q", name, got.Name)

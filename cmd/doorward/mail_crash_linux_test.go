@@ -51,8 +51,8 @@ func (l *crashLoad) strange(format string, args ...any) {
 	l.odd = append(l.odd, fmt.Sprintf(format, args...))
 }
 
-// retries says whether a sender tries again what it got no answer to, under one
-// key. The others go on with the next.
+// retries reports whether a sender repeats a message without an answer, under its
+// idempotency key. The others go on with the next message.
 func retries(sender int) bool { return sender%2 == 0 }
 
 // send sends one message after the other until the end. The sender is a process
@@ -112,7 +112,7 @@ func (l *crashLoad) read() {
 		}
 		r := l.c.call("inbox", args)
 		if l.down(r) {
-			l.given = nil // whether that was confirmed nobody knows
+			l.given = nil // whether that was confirmed is unknown
 			if args = fresh(); !l.outages {
 				l.c = nil
 			}
@@ -124,7 +124,7 @@ func (l *crashLoad) read() {
 	}
 }
 
-// reader is a session that has taken the name over, once the daemon is there.
+// reader opens a session and takes the name over; nil while the daemon is down.
 func (l *crashLoad) reader() *mailClient {
 	c, err := l.d.client("unix").open()
 	if err != nil {
@@ -140,8 +140,8 @@ func (l *crashLoad) reader() *mailClient {
 	return nil
 }
 
-// batch notes what one answer gave, and that what the cursor covered is
-// confirmed. It reports whether to go on.
+// batch notes the messages of one answer, and that those before the cursor are confirmed.
+// It reports whether to go on.
 func (l *crashLoad) batch(r *mailReply, args obj) bool {
 	if r.what() != "ok" {
 		l.strange("an inbox: %s", r)
@@ -166,7 +166,7 @@ func (l *crashLoad) batch(r *mailReply, args obj) bool {
 	return true
 }
 
-// check holds for all that was seen.
+// check checks everything that was seen.
 func (l *crashLoad) check() {
 	t := l.t
 	for _, what := range l.odd {
@@ -194,7 +194,7 @@ func (l *crashLoad) check() {
 		}
 	}
 	for id := range sent {
-		// A daemon that is killed cannot say any more that it has not done what it
+		// A daemon that is killed cannot record any more that it has not done what it
 		// recorded. One that lives does.
 		if l.outages && len(l.got[id]) == 0 && undone[id] == "" {
 			t.Errorf("%s is on record and is not there", id)
@@ -203,9 +203,9 @@ func (l *crashLoad) check() {
 	l.d.sound()
 }
 
-// checkGiven: each message once apart from what is marked, in the order of the
-// sequence, which has no gap, and each sender's in the order in which it wrote
-// them.
+// checkGiven: each message was given once, apart from redeliveries, which are marked. The
+// sequence has no gap, and has the messages of each sender in the order in which they were
+// sent.
 func (l *crashLoad) checkGiven() {
 	t := l.t
 	var first []mailMessage
@@ -264,7 +264,7 @@ func (l *crashLoad) more(n int) {
 	}
 }
 
-// last is the reader of what is left, for which the one before makes room.
+// last opens the session that reads the rest, after it has ended the reader's.
 func (l *crashLoad) last() *mailClient {
 	if l.c != nil {
 		if err := l.c.end(); err != nil {
@@ -330,8 +330,8 @@ func TestMailKillsUnderLoad(t *testing.T) {
 	}
 }
 
-// The same for kill -9 of PostgreSQL under a daemon that lives: who is refused
-// may try again with his key, and has sent once.
+// The same for kill -9 of PostgreSQL while the daemon lives: a refused sender may repeat
+// the message under its key, and has sent it once.
 func TestMailKillsOfPostgreSQLUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := doortest.PostgresServer(t)
@@ -349,9 +349,9 @@ func TestMailKillsOfPostgreSQLUnderLoad(t *testing.T) {
 	l.rest()
 }
 
-// The invariant holds at every moment, not only when nobody is about: a check
-// of the books under load finds nothing, and the metric is 0.
-func TestMailTheBooksAgreeUnderLoad(t *testing.T) {
+// The invariant of the store holds at every moment: under load fsck finds nothing, and the
+// metric is 0.
+func TestMailStoreIsConsistentUnderLoad(t *testing.T) {
 	t.Parallel()
 	for engine, postgres := range mailEngines {
 		t.Run(engine, func(t *testing.T) {

@@ -57,7 +57,7 @@ var mailEngines = map[string]func(testing.TB) (postgres string){
 	"PostgreSQL": doortest.Postgres,
 }
 
-// startMail starts one; files are names and texts of what stands beside its
+// startMail starts a daemon; files are pairs of a name and a text, written beside its
 // configuration.
 func startMail(t testing.TB, name, config string, files ...string) *mailDaemon {
 	t.Helper()
@@ -138,7 +138,7 @@ func (d *mailDaemon) address(unix bool) string {
 	return strings.TrimPrefix(d.url, "http://")
 }
 
-// kill ends it in the middle of whatever it does.
+// kill ends it by SIGKILL.
 func (d *mailDaemon) kill() {
 	d.t.Helper()
 	if err := d.proc.cmd.Process.Kill(); err != nil {
@@ -149,7 +149,7 @@ func (d *mailDaemon) kill() {
 	}
 }
 
-// stop ends it as a person does. It must end well, and by itself.
+// stop ends it by SIGTERM. It must end by itself and without an error status.
 func (d *mailDaemon) stop() {
 	d.t.Helper()
 	if d.proc == nil || d.proc.over(0) {
@@ -177,8 +177,8 @@ func (d *mailDaemon) stderr() string {
 	return d.said.String() + d.proc.log.String()
 }
 
-// human runs an operator's command from where no process of the test is above
-// it: the test is one agent among others.
+// human runs an operator's command that has no process of the test above it, because the
+// test counts as an agent.
 func (d *mailDaemon) human(argv ...string) (out string, status int) {
 	d.t.Helper()
 	r, w, err := os.Pipe()
@@ -202,8 +202,8 @@ func (d *mailDaemon) human(argv ...string) (out string, status int) {
 	return both.String(), status
 }
 
-// sound holds for every daemon after every test: the books agree, with each
-// other and with the record, and the record is whole.
+// sound checks every daemon after its test: the store is consistent, in itself and with the
+// record, and the record is complete.
 func (d *mailDaemon) sound() {
 	d.t.Helper()
 	if out, status := d.human("doorward", "agent", "fsck"); status != 0 || !strings.HasSuffix("\n"+out, "\nok\n") {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitFiles sets how large the files of the daemon may grow; to the daemon a
-// disk is full. 0: as large as ever.
+// limitFiles limits the size of the files that the daemon writes, which is a full disk to
+// it. 0: no limit.
 func (d *mailDaemon) limitFiles(bytes uint64) {
 	d.t.Helper()
 	var l unix.Rlimit
@@ -43,9 +43,9 @@ func (d *mailDaemon) grown(pattern string) (size int64) {
 	return size
 }
 
-// On a full disk a send is refused and nothing of it remains; what was accepted
-// stays. Other servers go on as long as their calls can be recorded. With space
-// again everything works, and nobody has restarted anything.
+// On a full disk a send is refused and nothing of it remains; what was accepted stays.
+// Other servers go on as long as their calls can be recorded. With space again everything
+// works without a restart.
 func TestMailOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", roomy)+mailEcho)
@@ -120,7 +120,8 @@ func TestMailOnAFullDisk(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(accepted, "\n") {
 		t.Errorf("%d messages were accepted and %d refused, %d arrived", len(accepted), len(refused), len(got))
 	}
-	// The record comes first. Where it says more than was done, it says that too.
+	// A record is written before its effect. A record without an effect is followed by one
+	// that says so.
 	recorded, undone := make(map[string]bool), make(map[string]bool)
 	for _, r := range d.records() {
 		switch id := r.Detail["message"]; {

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// unknownID has the form of an id and is nobody's.
+// unknownID has the form of an id and belongs to nothing.
 const unknownID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
-// Whoever knows an id, a thread, a cursor or a name of somebody else's has
-// nothing: each answer is that to one that there is not.
+// An id, a thread, a cursor or a name of another agent is of no use: each answer equals the
+// one for an id that does not exist.
 func TestMailIDsOfOthersAreUnknown(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", ""))
@@ -28,8 +28,8 @@ func TestMailIDsOfOthersAreUnknown(t *testing.T) {
 	}
 	id := sent.MessageID // of the message, and so of its thread
 
-	// equal holds that a call with the real thing and one with a made up one end
-	// in the same answer.
+	// equal checks that a call with the real id and one with a made up id end in the same
+	// answer.
 	equal := func(c *mailClient, who, tool, arguments, real, made string) {
 		t.Helper()
 		text := func(id string) string {
@@ -73,9 +73,9 @@ func TestMailIDsOfOthersAreUnknown(t *testing.T) {
 	d.sound()
 }
 
-// Who a message is from is what the daemon knows of the connection. Nothing that
-// is sent changes it.
-func TestMailNothingNamesTheSender(t *testing.T) {
+// The sender of a message is what the daemon knows about the connection. Nothing in a
+// request changes it.
+func TestMailRequestsCannotNameTheSender(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", ""))
 	writer, reader := d.client("tcp").mustOpen(), d.client("tcp").mustOpen()
@@ -118,9 +118,9 @@ func TestMailNothingNamesTheSender(t *testing.T) {
 	d.sound()
 }
 
-// A session that takes another name is the same peer, with its mail and its
-// epoch; the old name leads to it and is nobody else's. A name that is given
-// back is its principal's alone, and the mail that waited is told of.
+// A session that takes another name is the same peer, with its mail and its epoch. The old
+// name still leads to it, and others cannot have it. A name that is given back stays with
+// its principal, and the senders of waiting mail are notified.
 func TestMailRenamedAndGivenBack(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", ""))
@@ -159,8 +159,8 @@ func TestMailRenamedAndGivenBack(t *testing.T) {
 	d.sound()
 }
 
-// Clients that open two shims for one agent may have them share its session,
-// where that is configured: those of one parent process and no others.
+// Two shims with one parent process share a session, where sibling_join: same-parent is
+// configured. A shim of another parent does not.
 func TestMailShimsOfOneParent(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", "  sibling_join: same-parent\n"))

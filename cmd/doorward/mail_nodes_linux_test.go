@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// mailPoll is how often a daemon looks at the database by itself. What comes
-// sooner than that, every time, was told of.
+// mailPoll is the interval at which a daemon polls the database. A change that arrives
+// sooner in every round was notified.
 const mailPoll = 5 * time.Second
 
 // allies are two daemons on one database whose users may write to each other.
@@ -30,8 +30,8 @@ when { context has args && context.args has to && context.args.to.principal == "
 	return ally("east", "west"), ally("west", "east")
 }
 
-// wake sends while the other one waits, and measures how long that one still
-// does; the message is confirmed.
+// wake sends while the other client waits, and returns how long that one waited after the
+// send. The message is confirmed.
 func wake(t *testing.T, from, to *mailClient, name string) time.Duration {
 	t.Helper()
 	type answer struct {
@@ -53,7 +53,7 @@ func wake(t *testing.T, from, to *mailClient, name string) time.Duration {
 	return a.at.Sub(sent)
 }
 
-// woken holds that nobody waits for a poll, however often one looks.
+// woken checks in each round that the wait does not last until a poll.
 func woken(t *testing.T, rounds int, from, to *mailClient, name string) {
 	t.Helper()
 	for range rounds {
@@ -63,9 +63,9 @@ func woken(t *testing.T, rounds int, from, to *mailClient, name string) {
 	}
 }
 
-// Two daemons on one PostgreSQL: by default the agents of the one do not know
-// of those of the other; where policy lets them, they write to each other, and
-// a wait on the one is woken by a send on the other.
+// Two daemons on one PostgreSQL: by default the agents of one do not see those of the
+// other. Where policy permits it, they write to each other, and a send on one daemon wakes
+// a wait on the other.
 func TestMailBetweenTwoDaemons(t *testing.T) {
 	t.Parallel()
 	dsn := doortest.Postgres(t)
@@ -76,7 +76,7 @@ func TestMailBetweenTwoDaemons(t *testing.T) {
 	b.register("tester")
 	c.register("outsider")
 
-	// The same user on another machine is somebody else.
+	// The same user on another machine is another principal.
 	c.refused("UNKNOWN_RECIPIENT", "send", obj{"to": "planner", "body": "x"})
 	a.refused("UNKNOWN_RECIPIENT", "send", obj{"to": "outsider", "body": "x"})
 	c.refused("NAME_OWNED", "register", obj{"name": "planner"})
@@ -106,7 +106,7 @@ func TestMailBetweenTwoDaemons(t *testing.T) {
 		t.Errorf("the sender heard %+v after %s", w, time.Since(confirmed))
 	}
 
-	// A daemon that stops takes leave: nobody takes its agents for live.
+	// A daemon that stops says so: its agents are shown as gone.
 	presence := func() string {
 		var list struct {
 			Peers []struct{ Name, Presence string }
@@ -125,7 +125,7 @@ func TestMailBetweenTwoDaemons(t *testing.T) {
 	east.start()
 	east.client("unix").mustOpen().takes("planner", 2, 0)
 
-	// A daemon that is gone has not given its names away.
+	// The names of a killed daemon stay reserved.
 	east.kill()
 	b.refused("NAME_OWNED", "register", obj{"name": "planner"})
 	b.send("planner", "are you there?")
@@ -138,7 +138,7 @@ func TestMailBetweenTwoDaemons(t *testing.T) {
 	}
 }
 
-// agentServer is what status says of the server agent.
+// agentServer returns what status says of the server agent.
 func (d *mailDaemon) agentServer() admin.Server {
 	d.t.Helper()
 	out, status := d.human("doorward", "status", "--json")
@@ -155,7 +155,7 @@ func (d *mailDaemon) agentServer() admin.Server {
 	return admin.Server{}
 }
 
-// echoes holds that another server of the daemon answers.
+// echoes checks that another server of the daemon answers.
 func (d *mailDaemon) echoes() {
 	d.t.Helper()
 	r := d.client("tcp").post(d.t.Context(), "/mcp/echo", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{},`+meta+`}}`, "tools/call echo", nil)
@@ -166,9 +166,9 @@ func (d *mailDaemon) echoes() {
 
 const mailEcho = "mcpServers:\n  echo: {command: fakemcp, args: [both, \"${env:HOME}\"]}\n"
 
-// While PostgreSQL is away a send is refused at once and says that nothing was
-// done; when it is back everything goes on, without a restart of the daemons,
-// and one still wakes those who wait at the other.
+// While PostgreSQL is down each call is refused within 15 s, and may be repeated later.
+// When it is up again everything goes on without a restart of the daemons, and a send on
+// one daemon wakes a wait on the other.
 func TestMailARestartOfPostgreSQL(t *testing.T) {
 	t.Parallel()
 	server := doortest.PostgresServer(t)
@@ -204,7 +204,7 @@ func TestMailARestartOfPostgreSQL(t *testing.T) {
 	}
 	same(t, "after the restart", b.queue(nil), []string{"before 1 false", "after 1 false"})
 	b.drain()
-	// Both listen again, sooner or later: then nobody waits for a poll.
+	// After some time both listen again, and no wait lasts until a poll.
 	poll(3*mailPoll, func() bool { return wake(t, a, b, "tester") < mailPoll/5 })
 	poll(3*mailPoll, func() bool { return wake(t, b, a, "planner") < mailPoll/5 })
 	woken(t, 6, a, b, "tester")
@@ -214,9 +214,8 @@ func TestMailARestartOfPostgreSQL(t *testing.T) {
 	}
 }
 
-// A daemon that starts while its database is away serves everything else, says
-// what is wrong and does not say its password, and has messaging when the
-// database is there.
+// A daemon that starts while its database is down serves everything else. It reports the
+// failure without the password, and has messaging once the database is up.
 func TestMailADaemonThatStartsBeforeItsDatabase(t *testing.T) {
 	t.Parallel()
 	server := doortest.PostgresServer(t)

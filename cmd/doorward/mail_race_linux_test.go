@@ -14,7 +14,7 @@ import (
 // mailRacers is how many sessions race for one name.
 const mailRacers = 64
 
-// racers are that many sessions, on each daemon in turn.
+// racers opens that many sessions, on each daemon in turn.
 func racers(t *testing.T, via string, daemons ...*mailDaemon) []*mailClient {
 	t.Helper()
 	all := make([]*mailClient, mailRacers)
@@ -28,8 +28,8 @@ func racers(t *testing.T, via string, daemons ...*mailDaemon) []*mailClient {
 	return all
 }
 
-// raceFor has all of them register one name at once: how each ended, and who
-// got it.
+// raceFor registers one name in all sessions at once. It returns how each call ended, and
+// the session that got the name; -1: none.
 func raceFor(t *testing.T, all []*mailClient, name string) (words []string, winner int) {
 	t.Helper()
 	replies := make([]*mailReply, len(all))
@@ -54,8 +54,8 @@ func raceFor(t *testing.T, all []*mailClient, name string) (words []string, winn
 	return words, winner
 }
 
-// 64 sessions race for one name of their principal: one has it, 63 hear that it
-// is in use, nobody waits for ever, and the winner is the one that it stays with.
+// 64 sessions race for one name of their principal: one gets and keeps it, and 63 are told
+// that it is in use.
 func TestMailOneOf64SessionsGetsTheName(t *testing.T) {
 	t.Parallel()
 	for engine, postgres := range mailEngines {
@@ -83,9 +83,9 @@ func TestMailOneOf64SessionsGetsTheName(t *testing.T) {
 	}
 }
 
-// Two daemons on one PostgreSQL: one session of all has the name. To those of
-// the other daemon it is another principal's, for the same uid on another node
-// is somebody else.
+// Two daemons on one PostgreSQL: one session of all gets the name. For the sessions of the
+// other daemon it belongs to another principal, since the same uid on another node is
+// another principal.
 func TestMailTwoDaemonsRaceForOneName(t *testing.T) {
 	t.Parallel()
 	dsn := doortest.Postgres(t)
@@ -96,7 +96,7 @@ func TestMailTwoDaemonsRaceForOneName(t *testing.T) {
 		for round := range 4 {
 			words, winner := raceFor(t, all, fmt.Sprintf("%s-%d", via, round))
 			if winner < 0 {
-				t.Fatalf("nobody won: %v", tallyOf(words))
+				t.Fatalf("no session won: %v", tallyOf(words))
 			}
 			wins[winner%2]++
 			for i, w := range words {
@@ -120,8 +120,8 @@ func TestMailTwoDaemonsRaceForOneName(t *testing.T) {
 	}
 }
 
-// sendRace is a session whose sends race its end: what each of them came to,
-// by its text.
+// sendRace records how each send of a session ends while the session loses its name, by the
+// text of the message.
 type sendRace struct {
 	mu    sync.Mutex
 	words map[string]string
@@ -150,10 +150,9 @@ func (s *sendRace) load(c *mailClient, round, worker int, stop <-chan struct{}) 
 	}
 }
 
-// A send that races the loss of its sender's name either is in the mailbox, as
-// of the epoch before, or was refused and is not. The name is taken away in two
-// ways: by the operator, with the session still there to try, and by the end of
-// the session and a takeover.
+// A send that races the loss of its sender's name is either stored, under the epoch before,
+// or refused and not stored. The name is taken away in two ways: by a transfer of the
+// operator, while the session still tries, and by the end of the session and a takeover.
 func TestMailASendThatRacesATakeover(t *testing.T) {
 	t.Parallel()
 	const rounds, workers = 20, 3
@@ -214,7 +213,7 @@ func (s *sendRace) check(t *testing.T, got []mailMessage, epochs map[int]int64) 
 	for _, m := range got {
 		var round int
 		if _, err := fmt.Sscanf(m.Body, "r%d ", &round); err != nil {
-			t.Errorf("a message that nobody sent: %q", m.Body)
+			t.Errorf("a message that was not sent: %q", m.Body)
 		}
 		if there[m.Body]++; m.From.Epoch != epochs[round] || m.From.Name != "racer" {
 			t.Errorf("%q is from %+v, want epoch %d", m.Body, m.From, epochs[round])
@@ -230,7 +229,7 @@ func (s *sendRace) check(t *testing.T, got []mailMessage, epochs map[int]int64) 
 		case what == "ok":
 			want = 1
 		case what == "FENCED":
-		case round%2 == 1 && what == "http 202": // under way when its session ended: an answer that nobody waits for
+		case round%2 == 1 && what == "http 202": // under way when its session ended: there is no answer
 			want = there[body]
 		case round%2 == 1 && what == "session over":
 		default:
@@ -246,7 +245,7 @@ func (s *sendRace) check(t *testing.T, got []mailMessage, epochs map[int]int64) 
 	t.Log(counts)
 }
 
-// owner is whose peer it is.
+// owner returns the principal of a peer.
 func (d *mailDaemon) owner(name string) string {
 	d.t.Helper()
 	out, _ := d.human("doorward", "agent", "peers", "--json")

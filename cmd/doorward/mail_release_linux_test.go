@@ -48,8 +48,8 @@ func posts(sock, file string) error {
 // the message, its number, the digest of what was shown, its recipient, and the user.
 type attempt struct{ route, body string }
 
-// attempts are the requests by which the operator acts. Each that the source has is here,
-// with those of its bodies that come nearest to letting a message in.
+// attempts are the requests by which the operator acts. Each request in the source is here,
+// with those bodies that come nearest to delivering a held message.
 var attempts = []attempt{
 	{"/admin/v1/approvals/", `{"decision":"approve","preview":"PREVIEW"}`},
 	{"/admin/v1/approvals/", `{"decision":"approve"}`},
@@ -143,8 +143,9 @@ type releaseCase struct {
 	fill *strings.Replacer
 }
 
-// startReleasing starts a daemon where for each attempt a message waits for a peer that has
-// what comes held; paused: that is paused. expired: they are no longer held.
+// startReleasing starts a daemon with a held message for each attempt, each to a peer of
+// its own. They are held because the peer asked for it, or, with paused, because it is
+// paused. hold is how long.
 func startReleasing(t *testing.T, presence, hold string, paused bool) *releasing {
 	r := &releasing{t: t, d: startMail(t, "release", mailConfig("release", "", "  hold: "+hold+"\n"+roomy)+"approvals: {presence: "+presence+"}\n")}
 	agents := r.d.proxy("agents")
@@ -203,7 +204,7 @@ func (r *releasing) person(argv ...string) string {
 	return out
 }
 
-// numbers puts in the numbers of what is pending.
+// numbers adds the numbers and previews of the pending messages to the cases.
 func (r *releasing) numbers() {
 	r.t.Helper()
 	out := r.person("doorward", "pending", "--json")
@@ -310,9 +311,9 @@ func (r *releasing) try() []string {
 	return delivered
 }
 
-// TestAHeldMessageTakesAPasskey: with presence passkey no request of the operator's without
-// an answer of an authenticator delivers a message that was held, whatever it was held for,
-// nor one whose hold has ended. Without it exactly those do that are meant to.
+// TestAHeldMessageTakesAPasskey: with presence passkey, no request of the operator without
+// an answer of an authenticator delivers a held message, whatever the reason for the hold,
+// nor one whose hold has ended. With presence terminal, exactly the requests in want do.
 func TestAHeldMessageTakesAPasskey(t *testing.T) {
 	t.Parallel()
 	if r := theResident(); r.err != nil {

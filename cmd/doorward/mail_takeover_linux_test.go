@@ -30,8 +30,7 @@ func (d *mailDaemon) token(name string) string {
 	return ""
 }
 
-// inUse is the refusal of a name whose owner lives: with a time after which it
-// is worth another attempt.
+// inUse expects the refusal of a name whose owner lives, with a time for the next attempt.
 func (c *mailClient) inUse(name string) {
 	c.t.Helper()
 	var e mailError
@@ -67,9 +66,9 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// A name goes to the next session of its principal when its own is over, with
-// its mail: what was given and not confirmed is given again, and says so. While
-// that session lives it stays, and to others always.
+// A name goes to the next session of its principal when its own session is over, with its
+// mail. Messages that were given and not confirmed are given again, and marked. While that
+// session lives it keeps the name, and other principals never get it.
 func TestMailTakeoverOfASession(t *testing.T) {
 	t.Parallel()
 	for engine, postgres := range mailEngines {
@@ -85,10 +84,10 @@ func TestMailTakeoverOfASession(t *testing.T) {
 			}
 			same(t, "before", owner.queue(obj{"max": 2}), []string{"one 1 false", "two 1 false"})
 
-			// The owner lives: nobody else has the name, and it is its own still.
+			// The owner lives: no other session gets the name, and it may register again.
 			next.inUse("target")
 			other.refused("NAME_OWNED", "register", obj{"name": "target"})
-			d.client("unix").refused("NAME_OWNED", "register", obj{"name": "target"}) // by its uid: not who comes over loopback
+			d.client("unix").refused("NAME_OWNED", "register", obj{"name": "target"}) // a uid on the socket is another principal than one over loopback
 			if again := owner.register("target"); again.PeerID != first.PeerID || again.Epoch != 1 || again.Takeover != nil {
 				t.Errorf("the same session again: %+v", again)
 			}
@@ -112,9 +111,8 @@ func TestMailTakeoverOfASession(t *testing.T) {
 	}
 }
 
-// The cursor that a session was given confirms nothing for the one that took
-// its name over.
-func TestMailACursorOfTheSessionBefore(t *testing.T) {
+// A cursor confirms nothing for the session that took the name of its session over.
+func TestMailACursorOfAnEarlierSessionIsInvalid(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", ""))
 	writer, owner, next := d.client("tcp").mustOpen(), d.client("tcp").mustOpen(), d.client("tcp").mustOpen()
@@ -145,7 +143,7 @@ func (d *mailDaemon) shim(flags ...string) *shim {
 	return d.shimOf("doorward", append([]string{"connect", "agent"}, flags...)...)
 }
 
-// shimOf is a command that leads to one.
+// shimOf starts a command that leads to a shim.
 func (d *mailDaemon) shimOf(name string, args ...string) *shim {
 	d.t.Helper()
 	s := &shim{t: d.t, cmd: exec.Command(name, args...)}
@@ -187,8 +185,8 @@ func (s *shim) call(tool string, arguments obj) *mailReply {
 	return r
 }
 
-// A process that is killed has no name any more, at once: a program that
-// connects itself, one in a session, and the shim of a client.
+// A process that is killed loses its name at once: a program that connects itself, one in a
+// session, and the shim of a client.
 func TestMailAKilledProcessGivesItsNameAwayAtOnce(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", ""))
@@ -272,9 +270,9 @@ var streams = map[string]func(*mailClient) *mailClient{
 	},
 }
 
-// A process that is stopped still has its streams and reads nothing of them: its
-// session lives until its time is over, then its name is taken over, and when
-// it wakes up it is told.
+// A stopped process still has its streams open and reads nothing of them. Its session lasts
+// until its time is over, then its name can be taken over. When the process continues, its
+// calls are refused as FENCED.
 func TestMailAStoppedProcessLosesItsNameAfterItsTime(t *testing.T) {
 	t.Parallel()
 	const session = 5 * time.Second
@@ -305,9 +303,8 @@ func TestMailAStoppedProcessLosesItsNameAfterItsTime(t *testing.T) {
 	}
 }
 
-// A stream that its process reads keeps its session alive without any request.
-// Keep-alives that are written to one who is stopped do not, though his kernel
-// takes them.
+// A stream that its process reads keeps the session alive without any request. Keep-alives
+// that are written to a stopped process do not, although the kernel takes them.
 func TestMailAStreamThatIsReadKeepsTheName(t *testing.T) {
 	t.Parallel()
 	const session = 20 * time.Second // more than the time between two keep-alives
@@ -348,9 +345,9 @@ func TestMailAStreamThatIsReadKeepsTheName(t *testing.T) {
 	d.sound()
 }
 
-// After kill -9 of the daemon a name is free for its principal at once, with
-// its mail; to others it is not. A process that goes on as it was needs no
-// second registration, and neither does a session over HTTP that is used again.
+// After kill -9 of the daemon a name is free for its principal at once, with its mail, and
+// not for others. A process that continues needs no second registration, nor does a session
+// over HTTP that is used again.
 func TestMailNamesAfterAKillOfTheDaemon(t *testing.T) {
 	t.Parallel()
 	for engine, postgres := range mailEngines {

@@ -21,9 +21,8 @@ func (d *mailDaemon) begun(n int) {
 	}
 }
 
-// A wait that is longer than the configured cap is lowered and says so; one
-// that is not says that too. It ends by itself before the longest that a client
-// waits.
+// A wait that is longer than the configured cap is shortened to it and marked as capped;
+// other waits are not. A wait above 295 s is refused.
 func TestMailAWaitIsCapped(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", "  wait_cap: 2s\n"))
@@ -57,9 +56,8 @@ func TestMailAWaitIsCapped(t *testing.T) {
 	d.sound()
 }
 
-// The longest cap that can be configured still answers before 295 s: it is
-// refused to configure a longer one.
-func TestMailTheCapHasACap(t *testing.T) {
+// A wait_cap of 296 s is refused, so that every wait is answered before a client gives up.
+func TestMailAWaitCapAboveTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", ""))
 	d.write("long.yaml", mailConfig("one", "", "  wait_cap: 296s\n"))
@@ -68,7 +66,7 @@ func TestMailTheCapHasACap(t *testing.T) {
 	}
 }
 
-// A stop of the daemon answers who waits.
+// A stop of the daemon answers the calls that wait.
 func TestMailAStopAnswersWaits(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", ""))
@@ -109,8 +107,8 @@ func TestMailAStopAnswersWaits(t *testing.T) {
 	d.sound()
 }
 
-// A session has four calls waiting and no fifth. One that its client gives up
-// makes room, and so does one that is answered; other sessions have their own.
+// A session may have four waiting calls and no fifth. A call that is cancelled or answered
+// makes room. Other sessions have their own four.
 func TestMailFourWaitsOfOneSession(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", ""))
@@ -134,7 +132,7 @@ func TestMailFourWaitsOfOneSession(t *testing.T) {
 		c.inbox(nil) // one that does not wait
 		other.must("wait", obj{"wait_ms": 1})
 
-		// A call that is given up gives its place back.
+		// A call that is cancelled gives its place back.
 		giveUp[0]()
 		if r := <-got; r.what() != "cut" && r.what() != "http 202" {
 			t.Errorf("%s: a call that was given up: %s", name, r)
@@ -143,7 +141,7 @@ func TestMailFourWaitsOfOneSession(t *testing.T) {
 		go func() { got <- c.call("wait", obj{"wait_ms": 50_000}) }()
 		d.begun(4)
 
-		// Mail ends all of them: the ones that look, and one that takes it.
+		// Mail ends all of them: the waits, and the inbox calls, of which one gets it.
 		writer.send(name, "wake up")
 		for range 4 {
 			if r := <-got; r.what() != "ok" {
@@ -155,8 +153,8 @@ func TestMailFourWaitsOfOneSession(t *testing.T) {
 	d.sound()
 }
 
-// start begins a call whose answer goes to got, and which its client can give
-// up: in a session it says so, without one it hangs up.
+// start begins a call whose answer goes to got. giveUp cancels it: by a notification in a
+// session, without a session by closing the connection.
 func (c *mailClient) start(got chan<- *mailReply, tool string, arguments obj) (giveUp func()) {
 	ctx, stop := context.WithCancel(c.t.Context())
 	b, err := json.Marshal(arguments)
@@ -184,8 +182,8 @@ func (c *mailClient) start(got chan<- *mailReply, tool string, arguments obj) (g
 	}
 }
 
-// A call that its client gives up, or is cut off from, takes no message with it:
-// what comes next is given to the next call.
+// A call that is cancelled or cut off takes no message with it: the next message is given
+// to the next call.
 func TestMailAWaitThatIsGivenUpTakesNothing(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", roomy))

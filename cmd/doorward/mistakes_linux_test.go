@@ -15,8 +15,8 @@ import (
 
 var updateMistakes = flag.Bool("update", false, "rewrite the expected problems in testdata/mistakes")
 
-// unseenText is what an editor does not show, and how the files of
-// testdata/mistakes write it.
+// unseenText puts characters that an editor does not show in the place of the names which
+// the files of testdata/mistakes use for them.
 var unseenText = strings.NewReplacer("<TAB>", "\t", "<CR>", "\r", "<BOM>", "\ufeff", "<LATIN1>", "\xe9", "<NUL>", "\x00", "<LS>", "\u2028")
 
 // A mistake is one configuration and what `doorward check` says of it. The
@@ -29,8 +29,8 @@ type mistake struct {
 	want  string
 }
 
-// Whatever is wrong with a configuration, the file, the line and the key are
-// named, and what to write instead.
+// For each mistake in a configuration, check names the file, the line and the key, and what
+// to write instead.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("DOORWARD_TOKEN") != "" {

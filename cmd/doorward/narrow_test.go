@@ -14,9 +14,9 @@ import (
 // oddTexts are texts of which a printer may have to show any part.
 var oddTexts = []string{"", "a", "notes/add_note", "a b c", strings.Repeat("word ", 60), strings.Repeat("x", 300), strings.Repeat("ä€", 90)}
 
-// TestEveryWidthHasRoom: whatever the width of a terminal, each text can be printed, and
-// from the least width that a terminal is believed to have, 40, each line fits it.
-func TestEveryWidthHasRoom(t *testing.T) {
+// TestPrintersFitTheWidthOfATerminal: each text can be printed at every width. From 40
+// columns, the least width that a terminal is assumed to have, each line fits.
+func TestPrintersFitTheWidthOfATerminal(t *testing.T) {
 	t.Parallel()
 	for width := 1; width <= 200; width++ {
 		for _, text := range oddTexts {

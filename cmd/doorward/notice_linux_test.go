@@ -50,7 +50,7 @@ func hookReceiver(t *testing.T) (url string, got <-chan told) {
 	return web.URL, all
 }
 
-// verifies does what Standard Webhooks has a receiver do.
+// verifies checks the signature as Standard Webhooks demands of a receiver.
 func (m told) verifies() bool {
 	key, err := base64.StdEncoding.DecodeString(hookSecret)
 	mac := hmac.New(sha256.New, key)
@@ -58,7 +58,7 @@ func (m told) verifies() bool {
 	return err == nil && m.header.Get("webhook-signature") == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// within is the next of what comes.
+// within returns the next value of a channel, and fails when none comes in time.
 func within[T any](t *testing.T, from <-chan T, what string) (v T) {
 	t.Helper()
 	select {
@@ -69,8 +69,8 @@ func within[T any](t *testing.T, from <-chan T, what string) (v T) {
 	return v
 }
 
-// noticing runs the program with the way of notice and more variables, and holds one call
-// with an argument that no notice may have.
+// noticing starts the program with this configuration of notices and more variables, and
+// holds one call with an argument that no notice may contain.
 func noticing(t *testing.T, notify string, env ...string) (d *doortest.Daemon, call <-chan answer) {
 	t.Helper()
 	bin, err := exec.LookPath("doorward")
@@ -82,7 +82,7 @@ func noticing(t *testing.T, notify string, env ...string) (d *doortest.Daemon, c
 	return d, hold(t, &mailDaemon{dir: d.Dir, env: d.Env()}, "text=argument-canary")
 }
 
-// approved lets the held call happen, once.
+// approved approves the held call, which then runs once.
 func approved(t *testing.T, d *doortest.Daemon, call <-chan answer) {
 	t.Helper()
 	cmd := exec.Command("pty", "doorward", "approve", "1")
@@ -99,8 +99,8 @@ func approved(t *testing.T, d *doortest.Daemon, call <-chan answer) {
 	}
 }
 
-// TestAHeldCallIsToldToWebhookAndDesktop: the running program tells of a call that it
-// holds, with a signature that verifies, and on a real bus; the arguments are in neither,
+// TestAHeldCallIsToldToWebhookAndDesktop: the running program reports a held call by a
+// webhook, with a signature that verifies, and on a real bus. The arguments are in neither,
 // unless the configuration sends them by webhook.
 func TestAHeldCallIsToldToWebhookAndDesktop(t *testing.T) {
 	t.Parallel()
@@ -162,9 +162,9 @@ func canaries(r *rand.Rand) []string {
 	return names
 }
 
-// TestTheCommandOfANoticeGetsAFixedEnvironment: a program that tells the operator gets what
-// finds programs and the desktop, and what the call is about; nothing of the daemon's other
-// variables, whatever they are called, and no argument of the call.
+// TestTheCommandOfANoticeGetsAFixedEnvironment: the program of a notice gets the variables
+// that find programs and the desktop, and those about the call. It gets no other variable
+// of the daemon, and no argument of the call.
 func TestTheCommandOfANoticeGetsAFixedEnvironment(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -200,9 +200,9 @@ func TestTheCommandOfANoticeGetsAFixedEnvironment(t *testing.T) {
 	approved(t, d, call)
 }
 
-// TestAHeldMessageIsToldToEveryWay: the operator hears once of a message that is held, by the
-// program, the webhook and the desktop; its text is in none, also where the webhook has the
-// arguments. What was held before the daemon started was told before.
+// TestAHeldMessageIsToldToEveryWay: a held message is reported once by the program, the
+// webhook and the desktop. Its text is in none of them, although the webhook has the
+// arguments. A message that was held before the start of the daemon is not reported again.
 func TestAHeldMessageIsToldToEveryWay(t *testing.T) {
 	t.Parallel()
 	bus := desktop.Bus(t)

@@ -46,7 +46,7 @@ func (f *fake) hides(r fakeRequest) bool {
 		f.result(r, `{"resources":[{"uri":`+quote("file:///"+unseen)+`,"name":`+t+`}]}`)
 	case "tools/call":
 		var p struct{ Name string }
-		_ = json.Unmarshal(r.Params, &p) // then no tool has that name
+		_ = json.Unmarshal(r.Params, &p) // on an error the name is empty
 		switch p.Name {
 		case "fails":
 			f.result(r, `{"isError":true,"content":[{"type":"text","text":`+t+`}]}`)
@@ -134,7 +134,7 @@ func everyCommand() map[string][][]string {
 	}
 }
 
-// TestEveryCommandIsPrinted keeps everyCommand whole.
+// TestEveryCommandIsPrinted: everyCommand has each command of the program.
 func TestEveryCommandIsPrinted(t *testing.T) {
 	t.Parallel()
 	known := everyCommand()
@@ -147,9 +147,9 @@ func TestEveryCommandIsPrinted(t *testing.T) {
 	}
 }
 
-// cmdPrinted runs every command, as text and as JSON, from a program whose own
-// path is hostile too. Whatever its exit status, nothing that it prints is
-// hidden or moves a cursor. A second argument names what must not be printed.
+// cmdPrinted runs every command, as text and as JSON, and some also from a program with a
+// hostile path. Whatever the exit status, the output contains no hidden character and moves
+// no cursor. SECRET must not be in it.
 func cmdPrinted(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) <= 1, "printed [SECRET]")
 	secret := strings.Join(args, "")
@@ -190,7 +190,7 @@ func printedBy(ts *testscript.TestScript, odd string, argv []string) (out, errs 
 	defer cancel()
 	out, errs, _, err := run1(ctx, ts, []string{"EDITOR=true", "TERM=xterm"}, append([]string{"doorward"}, argv...))
 	ts.Check(err)
-	if argv[0] == "whoami" || argv[0] == "auth" { // what the daemon sees of the program
+	if argv[0] == "whoami" || argv[0] == "auth" { // these print what the daemon sees of the program
 		more, mores, _, err := run1(ctx, ts, nil, append([]string{odd}, argv...))
 		ts.Check(err)
 		out, errs = out+more, errs+mores
@@ -226,7 +226,7 @@ func cmdOddFiles(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdShown holds files to what cmdPrinted holds the output to.
+// cmdShown checks a file as cmdPrinted checks the output.
 func cmdShown(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) == 1, "shown FILE")
 	mustBeShown(ts, args[0], ts.ReadFile(args[0]), "")
@@ -265,8 +265,8 @@ func cmdEcho(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("ECHOES", fmt.Sprint(n))
 }
 
-// beforeLate lets a session begin at the servers that repeat the credential in
-// later answers alone; "" leaves the answer to the others.
+// beforeLate lets a session begin at the servers that repeat the credential only in later
+// answers; "": another answer is due.
 func beforeLate(r *http.Request) string {
 	var m struct {
 		ID     raw

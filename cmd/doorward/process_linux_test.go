@@ -50,7 +50,7 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	cmd := exec.Command(program(ts, "doorward"), append([]string{"serve"}, flags...)...)
 	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts, pairs)
-	cmd.WaitDelay = 5 * time.Second // somebody who holds stderr must not hang the script
+	cmd.WaitDelay = 5 * time.Second // a process that keeps stderr open must not hang the script
 	p := &daemonProc{cmd: cmd, log: newLines(ts.MkAbs(name + ".log")), done: make(chan struct{})}
 	cmd.Stderr = p.log
 	ts.Check(cmd.Start())
@@ -67,7 +67,7 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	p.export(ts)
 }
 
-// export sets the variables that a script meets the daemon with.
+// export sets the variables by which a script reaches the daemon.
 func (p *daemonProc) export(ts *testscript.TestScript) {
 	ts.Setenv("PID", strconv.Itoa(p.cmd.Process.Pid))
 	urls := 0
@@ -89,8 +89,8 @@ func (p *daemonProc) export(ts *testscript.TestScript) {
 	}
 }
 
-// finish ends a daemon with its script. It must end by itself and well, and
-// nothing that it said may be the runtime's complaint.
+// finish ends a daemon with its script. It must end by itself and without an error status,
+// and must not have reported a data race, a panic or a fatal error.
 func (p *daemonProc) finish(ts *testscript.TestScript, t testing.TB) {
 	asked := p.cmd.Process.Signal(syscall.SIGTERM) == nil // else it is gone
 	if !p.over(15 * time.Second) {
@@ -182,8 +182,7 @@ func program(ts *testscript.TestScript, name string) string {
 	return ""
 }
 
-// cmdWaitfor looks at a file, runs a command or sends a request until what is
-// there matches.
+// cmdWaitfor reads a file, runs a command or sends a request until the result matches.
 func cmdWaitfor(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) >= 3, "waitfor LIMIT REGEXP FILE|CMD…|http …")
 	re := pattern(ts, args[1])
@@ -230,8 +229,8 @@ func cmdChildren(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// leaveNothing holds for every script: when its daemons are gone, so is
-// everything that they started. What is not, is killed.
+// leaveNothing checks for every script that no server and no supervisor outlives its
+// daemon. Those that do are killed.
 func leaveNothing(t testing.TB, mark string) {
 	var pids []int
 	gone := poll(2*time.Second+slack, func() bool {
@@ -253,14 +252,14 @@ func leaveNothing(t testing.TB, mark string) {
 	}
 }
 
-// family reads /proc for the processes that carry the path mark in an argument;
-// another script's may begin with it.
+// family reads /proc for the processes that carry the path mark in an argument. The path of
+// another script may begin with mark.
 func family(mark string) (servers, supervisors []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range all {
 		b, err := os.ReadFile(path)
 		if err != nil || !strings.Contains(string(b), mark+"\x00") && !strings.Contains(string(b), mark+"/") {
-			continue // it has ended, is a zombie, or somebody else's
+			continue // it has ended, is a zombie, or is another script's
 		}
 		argv := strings.Split(string(b), "\x00")
 		text := path + " " + strings.Join(argv, " ")
@@ -274,7 +273,7 @@ func family(mark string) (servers, supervisors []string) {
 	return servers, supervisors
 }
 
-// cmdBound reads the kernel's table of sockets.
+// cmdBound looks for a listener on the port in the kernel's table of sockets.
 func cmdBound(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, false, len(args) == 1, "[!] bound PORT")
 	port, err := strconv.Atoi(args[0])
@@ -295,8 +294,8 @@ func cmdBound(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdFreeport looks below the range from which the kernel serves port 0, so
-// that no other test gets the port meanwhile.
+// cmdFreeport chooses ports below the range from which the kernel serves port 0, so that no
+// other test gets them meanwhile.
 func cmdFreeport(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) > 0, "freeport VAR…")
 	for i, port := range freePorts(stageOf(ts).t, len(args)) {
@@ -313,8 +312,8 @@ func cmdCapture(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], m[1])
 }
 
-// cmdFilelimit sets how large the files of a daemon may grow: to that daemon
-// the disk is full.
+// cmdFilelimit limits the size of the files that a daemon writes, which is a full disk to
+// it.
 func cmdFilelimit(ts *testscript.TestScript, neg bool, args []string) {
 	p := stageOf(ts).daemons[args[0]]
 	need(ts, neg, len(args) == 2 && p != nil, "filelimit NAME BYTES|none")

@@ -65,8 +65,7 @@ func newHousehold(t *testing.T) *household {
 
 const householdSecret = "not-for-the-neighbours-0123456789"
 
-// furnish makes what the daemon finds: its programs and its configuration, all
-// of them its own.
+// furnish makes the programs and the configuration of the daemon, owned by its user.
 func (h *household) furnish(t *testing.T) {
 	t.Helper()
 	self, err := os.ReadFile("/proc/self/exe")
@@ -117,7 +116,7 @@ func (h *household) follow(out io.Reader, ready chan struct{}) {
 	}
 }
 
-// servers counts the stdio servers that run, and what holds them.
+// servers counts the stdio servers that run, and their supervisors.
 func (h *household) servers() int {
 	servers, supervisors := family(h.dir)
 	return len(servers) + len(supervisors)
@@ -130,8 +129,8 @@ func (h *household) gone(t *testing.T) {
 	}
 }
 
-// A daemon without any right protects itself, and its servers start, work and
-// end all the same.
+// A daemon of a user without any right protects itself, and its servers start, work and end
+// nevertheless.
 func TestAProtectedDaemonKeepsItsServers(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
@@ -154,8 +153,8 @@ func TestAProtectedDaemonKeepsItsServers(t *testing.T) {
 	}
 }
 
-// Another process of the same user does not get at the daemon's environment,
-// memory and descriptors, whatever is written there.
+// Another process of the same user cannot read the environment, the memory and the
+// descriptors of the daemon.
 func TestTheDaemonCannotBeReadByItsOwnUser(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(t)

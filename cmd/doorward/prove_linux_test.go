@@ -25,8 +25,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// impostor listens on a socket as the daemon's own user, which is all that the
-// kernel says of it.
+// impostor listens on a socket as the daemon's own user. The kernel says nothing else about
+// it.
 type impostor struct {
 	daemon string                          // the real socket
 	answer func(i *impostor, nonce string) // what it says to a nonce
@@ -57,7 +57,7 @@ func (i *impostor) say(body string) {
 	fmt.Fprintf(i.conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// pidOf is the process that a proof names.
+// pidOf splits a proof into the process that it names and the rest.
 func pidOf(proof string) (int, string) {
 	number, rest, _ := strings.Cut(proof, " ")
 	pid, _ := strconv.Atoi(number)
@@ -98,7 +98,7 @@ var impostors = map[string]func(i *impostor, nonce string){
 	},
 }
 
-// listen serves everybody who comes.
+// listen serves each connection.
 func (i *impostor) listen(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -117,7 +117,7 @@ func (i *impostor) listen(t *testing.T, path string) {
 	}()
 }
 
-// serve hears the first request, answers it, and hears the rest.
+// serve reads the first request, answers it, and reads the rest.
 func (i *impostor) serve(c net.Conn) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -141,9 +141,9 @@ func (i *impostor) sent() string {
 	return i.seen.String()
 }
 
-// A process of the same user that listens in the daemon's place, and does not
-// hold the key of its state directory, gets a nonce and nothing else: not by
-// answers of its own, and not by those that it has the daemon give.
+// A process of the same user that listens in the daemon's place, without the key of its
+// state directory, receives a nonce and nothing else. Neither answers of its own nor
+// answers that it gets from the daemon change that.
 func TestAnImpostorOnTheSocketHearsNothing(t *testing.T) {
 	t.Parallel()
 	home := shortDir(t)
@@ -189,7 +189,7 @@ func TestAnImpostorOnTheSocketHearsNothing(t *testing.T) {
 	if out, err := tryTools(home, append(env, "DOORWARD_DAEMON_KEY="+base64.RawURLEncoding.EncodeToString(make([]byte, 32)))); err == nil {
 		t.Errorf("with another key: %s", out)
 	}
-	// A program that knows nothing of this speaks to the socket as before.
+	// A program that asks for no proof can use the socket as before.
 	c := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", real) }}}
 	resp, err := c.Get("http://localhost/admin/v1/whoami")
 	if err != nil {
@@ -207,9 +207,9 @@ func tryTools(home string, env []string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// Where no daemon has left a key, because the whole state directory is another
-// one, a listener that is contained is refused all the same: the kernel says that
-// it is in a pid namespace below.
+// A client without the key of a daemon, because the whole state directory is another one,
+// still refuses a listener that is contained: the kernel says that it is in a pid namespace
+// below. It accepts one in its own pid namespace.
 func TestAListenerInAPidNamespaceBelowIsNoDaemon(t *testing.T) {
 	t.Parallel()
 	home := shortDir(t)
@@ -254,7 +254,7 @@ func TestAListenerInAPidNamespaceBelowIsNoDaemon(t *testing.T) {
 	}
 }
 
-// listens plays a daemon that has no key.
+// listens is a daemon that has no key.
 func listens(sock string) error {
 	l, err := net.Listen("unix", sock)
 	if err != nil {

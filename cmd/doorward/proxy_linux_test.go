@@ -15,10 +15,9 @@ import (
 )
 
 // runProxy is `fakemcp proxy NAME NETWORK ADDR`: another process that makes the
-// connections, so that a script can speak as several processes, or users, at
-// once. What comes on the abstract socket NAME it hands on over a connection of
-// its own. On USR1 it becomes another program, as far as the kernel tells: the
-// same process after an exec.
+// connections, so that a script can speak as several processes, or users, at once. It
+// forwards each connection to the abstract socket NAME over a connection of its own. On
+// USR1 it executes itself: to the kernel, the same process with another program.
 func runProxy(args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("usage: fakemcp proxy NAME NETWORK ADDR")
@@ -57,7 +56,7 @@ func handOn(c net.Conn, network, addr string) {
 		both.Go(func() {
 			_, _ = io.Copy(way[1], way[0]) // a broken connection is an ended one
 			way[1].(interface{ CloseWrite() error }).CloseWrite()
-			if way[0] == up { // nobody is left to answer
+			if way[0] == up { // there is no further answer
 				c.Close()
 			}
 		})

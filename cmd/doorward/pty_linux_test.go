@@ -86,7 +86,7 @@ func showOn(master, slave *os.File) (shown func(*os.File), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(os.Stdout, master) // ends with EIO when nobody has the terminal any more
+		_, _ = io.Copy(os.Stdout, master) // ends with EIO when the terminal is closed
 	}()
 	return func(slave *os.File) {
 		slave.Close()

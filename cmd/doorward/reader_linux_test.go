@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// reads is `stranger reads SOCK [TOKEN]`: a program that gets its instructions
-// itself. It makes a session, which is bound to it, reads with it and with TOKEN,
-// prints each answer and stays. A started agent shows its own token besides.
+// reads is `stranger reads SOCK [TOKEN]`: a program that gets its instructions itself. It
+// makes a session, which is bound to it, reads with it and with TOKEN, prints each answer
+// and stays. A started agent sends its own bearer token too.
 func reads(sock string, tokens []string) error {
 	c := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", sock) }}}
 	ask := func(method, path, session string) (string, error) {

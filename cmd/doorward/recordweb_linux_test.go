@@ -75,7 +75,7 @@ func (c recordedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// tell are headers that must stay behind.
+// tell sets headers that must not be forwarded.
 func tell(h http.Header) {
 	for _, name := range []string{"Set-Cookie", "WWW-Authenticate", "Proxy-Authenticate", "Server", "Location", "Link", "Refresh",
 		"X-Upstream", "Via", "Clear-Site-Data", "Access-Control-Allow-Origin", "Content-Security-Policy", "Keep-Alive"} {
@@ -109,7 +109,7 @@ func (rec *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream is the GET of /legacy, which ends at once, and that of /events.
+// stream answers a GET: with a stream at /events, elsewhere with 405.
 func (rec *recorder) stream(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/events" {
 		w.WriteHeader(http.StatusMethodNotAllowed)

@@ -33,7 +33,8 @@ type resident struct {
 	err  error
 }
 
-// theResident is that of this test program. It has to be asked for before any agent.
+// theResident starts the resident of this test program. It has to be called before any
+// agent starts.
 var theResident = sync.OnceValue(startResident)
 
 func startResident() *resident {
@@ -55,7 +56,7 @@ func startResident() *resident {
 	cmd.Args[0] = "resident"
 	cmd.Stdin, cmd.Stderr = in, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	r.err = cmd.Run() // it has left
+	r.err = cmd.Run() // it ends once the resident listens
 	in.Close()
 	return r
 }

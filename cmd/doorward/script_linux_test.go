@@ -21,8 +21,8 @@ import (
 // this test binary running main, with its own directories under $WORK, and so
 // is every supervisor that a daemon starts. `fakemcp` is the MCP server behind
 // it, well-behaved or not (fakemcp_linux_test.go), and `stranger` a process that
-// comes to the socket in its own way (stranger_linux_test.go). Each script begins with the
-// sentence of the contract that it holds.
+// connects to the socket in an unusual way (stranger_linux_test.go). Each script begins with
+// a comment on the property that it shows.
 //
 // Verbs beside those of testscript:
 //
@@ -36,18 +36,18 @@ import (
 //	mcp NAME start|send|expect|end|over   a conversation in lines; see talk_linux_test.go
 //	waitfor LIMIT REGEXP FILE|CMD…|http …   until the file, the output or the answer matches
 //	children N LIMIT                 until exactly N servers of this script's daemons run
-//	[!] bound PORT                   somebody listens on the port
+//	[!] bound PORT                   a process listens on the port
 //	freeport VAR…                    ports that are free, outside the kernel's own range
 //	flood N AT-ONCE PATH TOOL …      many calls; prints how many got which status
 //	capture VAR REGEXP               the first group in the last output
 //	filelimit NAME BYTES|none        no file of the daemon may grow beyond
 //	build FILE PACKAGE               go build
-//	record VAR FILE                  the same that write down every byte; see recordweb_linux_test.go
+//	record VAR FILE                  the same as web, and they write down every byte; see recordweb_linux_test.go
 //	web VAR                          MCP servers over HTTP; see fakeweb_linux_test.go
 //	provider NAME …, login …          an MCP server that wants OAuth, and its user; see provider_linux_test.go
 //	printed, shown FILE, oddfiles    nothing hidden is printed; see printed_linux_test.go
 //	wide                             no command writes beyond 80 columns; see width_linux_test.go
-//	echoes SECRET FILE, echoed SECRET   servers that repeat what they get; see there
+//	echoes SECRET FILE, echoed SECRET   servers that repeat what they get; see printed_linux_test.go
 //	issuer NAME …, mint VAR NAME …   an authorization server and its tokens; see issuer_linux_test.go
 
 func TestMain(m *testing.M) {
@@ -103,7 +103,7 @@ func condition(name string) (bool, error) {
 	}
 	l, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
-		return false, nil // whatever the reason, there is no binding it
+		return false, nil // whatever the reason, it cannot be bound
 	}
 	return true, l.Close()
 }
@@ -189,8 +189,8 @@ func fill(ts *testscript.TestScript, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(v string) string { return ts.Getenv(v[1:]) })
 }
 
-// limit reads a duration. The contract's own times are written in scripts as
-// they stand there; what a machine under load needs beside them is slack.
+// limit reads a duration and adds slack. A script has the time that the documents promise;
+// slack is for a machine under load.
 func limit(ts *testscript.TestScript, text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	ts.Check(err)

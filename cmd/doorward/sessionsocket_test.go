@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestAClientThatHidesTheSessionFindsItsDaemon: several clients start programs
-// with HOME, PATH and little else.
+// TestAClientThatHidesTheSessionFindsItsDaemon: without the variable of the runtime
+// directory, the socket of the session is used if the state directory has none. Several
+// clients start programs with HOME, PATH and little else.
 func TestAClientThatHidesTheSessionFindsItsDaemon(t *testing.T) {
 	t.Parallel()
 	root, state := t.TempDir(), filepath.Join(t.TempDir(), "doorward.sock")

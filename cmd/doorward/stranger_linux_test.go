@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stranger is a process that comes to the daemon's socket in a way of its own
-// and says what it got:
+// stranger is a process that connects to the daemon's socket in an unusual way
+// and prints what it got:
 //
-//	stranger ask SOCK|HOST:PORT    connects and asks who it is
+//	stranger ask SOCK|HOST:PORT    connects and asks for its principal
 //	stranger heir SOCK             connects, leaves the connection to a child and exits; the child asks
 //	stranger twin SOCK             connects, and a child asks on the connection while it lives
 //	stranger mask SOCK PROGRAM     connects, starts a child that asks, and becomes PROGRAM itself
@@ -35,7 +35,7 @@ import (
 //	stranger listens SOCK          listens there in the daemon's place, and says `ready`
 //	stranger pidns SOCK            asks from a pid namespace of its own
 //	stranger hidden WAY HOST:PORT  asks by a socket that no table of descriptors shows; see hidden_linux_test.go
-//	stranger guess HOST:PORT TOKEN HEADER  shows 21 tokens that begin so, with a header, and says the last status
+//	stranger guess HOST:PORT TOKEN HEADER  sends 21 tokens that begin so, with a header, and prints the last status
 //	stranger as UID MODE SOCK      any of these as another user
 //	stranger named NAME MODE SOCK  any of these from a program called NAME, which is this one with another digest
 //	stranger run PROGRAM ARG…      starts PROGRAM and waits for it: its parent
@@ -129,7 +129,7 @@ func strange(args []string) error {
 	}
 }
 
-// guess tries one token more than a source may.
+// guess tries one token more than a source may try.
 func guess(addr, token, header string) error {
 	name, value, _ := strings.Cut(header, ": ")
 	status := 0
@@ -260,7 +260,7 @@ func inSession(sock string) error {
 	return nil
 }
 
-// forge has a call waiting that a program which may make it never made.
+// forge sends a call, and becomes a program that may make this call and never made it.
 func forge(sock, program string) error {
 	c, err := net.Dial("unix", sock)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// lines collects what a process or a stream says and wakes those who wait. A
-// line can be taken once.
+// lines collects what a process or a stream says and wakes its readers. A line can be taken
+// once.
 type lines struct {
 	mu      sync.Mutex
 	all     []string

@@ -34,8 +34,8 @@ func (b *tokenBox) list() []tokenLine {
 	return all
 }
 
-// Many processes make and rotate tokens at once: each gets its own, none is
-// lost, and of one name one is current.
+// Many processes make and rotate tokens at once: each gets its own, none is lost, and each
+// name has one current token.
 func TestManyProcessesMakeTokens(t *testing.T) {
 	t.Parallel()
 	b := &tokenBox{t, []string{"HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0", "DOORWARD_STATE_DIR=" + t.TempDir()}}
@@ -75,8 +75,8 @@ func TestManyProcessesMakeTokens(t *testing.T) {
 	}
 }
 
-// Killed at any moment, a process leaves a store that can be read and written,
-// and what it had shown is in it.
+// A process that is killed at any moment leaves a store that can be read and written, with
+// every token that was printed.
 func TestAKilledProcessLosesNoToken(t *testing.T) {
 	t.Parallel()
 	b := &tokenBox{t, []string{"HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0", "DOORWARD_STATE_DIR=" + t.TempDir()}}

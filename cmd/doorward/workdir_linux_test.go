@@ -17,16 +17,15 @@ import (
 	"time"
 )
 
-// planted is what a hostile repository could hold: a configuration that leads
-// to sockets, a state directory and programs of its own, under every name that
-// a command might look for.
+// planted is what a hostile repository could contain: a configuration that leads to its own
+// sockets, state directory and programs, under every name that a command might look for.
 type planted struct {
 	dir      string
 	accepted atomic.Int32
 	before   []string
 }
 
-// mark stands in whatever is planted.
+// mark is in every planted file.
 const mark = "PLANTED"
 
 func plant(t *testing.T) *planted {
@@ -84,7 +83,7 @@ func (p *planted) listen(t *testing.T, name string) {
 	}()
 }
 
-// tree is every file with its size and time.
+// tree lists every file with its mode and time.
 func (p *planted) tree(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -119,9 +118,8 @@ var commandsOfAUser = map[string][][]string{
 	"pending": {{}}, "approve": {{"1"}}, "deny": {{"1"}}, "approvals": {{"list"}, {"revoke", "x"}},
 }
 
-// Whatever lies in the working directory, no command connects to a socket of
-// it, reads a state of it or runs a program of it. Only check and allow read the
-// configuration there, and say what is in it.
+// No command connects to a socket in the working directory, reads a state there or runs a
+// program there. Only check and allow read the configuration there, and print its content.
 func TestTheWorkingDirectoryRedirectsNoCommand(t *testing.T) {
 	if got, want := slices.Sorted(maps.Keys(commandsOfAUser)), namesOf(newRoot()); !slices.Equal(got, want) {
 		t.Fatalf("the commands are %v, not %v", want, got)
@@ -159,8 +157,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// The socket is not taken from the working directory even when its configuration
-// was allowed: what a user allows to be served does not say where a daemon is.
+// A socket in the working directory is not used, even when the configuration there was
+// allowed: an allowed configuration does not say where a daemon is.
 func TestAnAllowedConfigurationNamesNoSocket(t *testing.T) {
 	home := shortDir(t)
 	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}

@@ -33,7 +33,7 @@ func command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// heard collects what the server says unasked.
+// heard collects the notifications of the server.
 type heard struct {
 	changed chan struct{}
 	logged  chan string
@@ -73,7 +73,7 @@ func call[T any](t *testing.T, s *mcp.ClientSession, tool string, args map[strin
 	return out, nil
 }
 
-// wait takes one value, within a time that only a broken server needs.
+// wait returns one value of a channel, and fails after 20 s.
 func wait[T any](t *testing.T, c chan T, what string) T {
 	t.Helper()
 	select {
@@ -171,7 +171,8 @@ func TestNotesRefuses(t *testing.T) {
 	}
 }
 
-// A client hears of new and deleted notes, and of what it asked to have logged.
+// A client is notified of new and deleted notes, and receives log messages of the level
+// that it set.
 func TestNotifications(t *testing.T) {
 	t.Parallel()
 	s, h := connect(t, "2025-11-25")
@@ -195,7 +196,8 @@ func TestNotifications(t *testing.T) {
 	}
 }
 
-// Processes that share a file lose nothing of each other's, and the file outlives them.
+// Processes that share a file lose none of each other's notes, and a later process reads
+// them all.
 func TestSharedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notes.jsonl")

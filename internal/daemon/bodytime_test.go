@@ -28,7 +28,7 @@ var bodyReaders = map[string]http.HandlerFunc{
 	"a refusal": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
 }
 
-// bodyForms are the ends of a request of whose body one byte is sent.
+// bodyForms are ends of a request that have one byte of a longer body.
 var bodyForms = map[string]string{
 	"announced": "Content-Length: 11\r\n\r\nc",
 	"chunked":   "Transfer-Encoding: chunked\r\n\r\n1\r\nc\r\n",
@@ -52,8 +52,8 @@ func timelyServer(t *testing.T, h http.Handler, limit time.Duration) (dial func(
 
 const postHead = "POST /ui/session HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n"
 
-// A client that stops in the middle of a body loses its connection, whatever the path does
-// with the body.
+// A connection is closed when its client stops in the middle of a body, whatever the path
+// does with the body.
 func TestABodyThatDoesNotArriveEndsItsConnection(t *testing.T) {
 	t.Parallel()
 	for name, h := range bodyReaders {
@@ -102,7 +102,7 @@ func TestABodyThatHasArrivedHasNoDeadline(t *testing.T) {
 	}
 }
 
-// A slow body that arrives within the limit is taken in full.
+// A slow body that arrives within the limit is read in full.
 func TestABodyInPiecesIsTaken(t *testing.T) {
 	t.Parallel()
 	c := timelyServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

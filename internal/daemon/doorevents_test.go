@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// recorded is what the refusals are in the record, a line each.
+// recorded gives the records that the refusals make, a line each.
 func recorded(t *testing.T, refuse func(*doorEvents)) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,8 +50,8 @@ func recorded(t *testing.T, refuse func(*doorEvents)) []string {
 	return lines
 }
 
-// Of a connection that is refused the record names what the kernel said, and
-// tells one user from another.
+// The record of a refused connection has the facts that the kernel gave. Each user
+// has one of its own, and further refusals of that user are counted.
 func TestARefusedConnectionIsNamedByTheKernelsFacts(t *testing.T) {
 	t.Parallel()
 	unix := func(uid uint32, pid int32) listen.Refusal {
@@ -84,8 +84,8 @@ func TestARefusedConnectionIsNamedByTheKernelsFacts(t *testing.T) {
 	}
 }
 
-// However many users there are, the record and the memory stay bounded, and
-// each refusal is counted.
+// The record and the memory stay bounded for refusals of 5,000 users, and those
+// beyond the bound are counted together.
 func TestManyRefusedUsersStayBounded(t *testing.T) {
 	t.Parallel()
 	const users = 5000

@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// running starts a process that only the end of the test ends, and returns its name.
+// running starts a process that ends with end or the test, and returns its name.
 func running(t *testing.T) (name string, end func()) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -87,7 +87,7 @@ func TestRunningClientsAreKnownToTheNextRun(t *testing.T) {
 	}
 }
 
-// TestClientsFileOfAnOlderVersion: it has only the processes above clients.
+// TestClientsFileOfAnOlderVersion: a file with only the processes above clients is read.
 func TestClientsFileOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), clientsFile)

@@ -11,12 +11,12 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// before are the steps of the databases that were made when all of them were
-// one list in one order.
+// before are the steps of a database that was made when all series were one list
+// in one order.
 var before = []string{"mail-1", "instruct-sessions-1", "library-1", "library-2"}
 
-// TestADatabaseOfBeforeTheSeriesIsTakenOver: nothing of it is done again, and
-// each room may add a step of its own.
+// TestADatabaseOfBeforeTheSeriesIsTakenOver: none of its steps is done again, and
+// each series can add a step.
 func TestADatabaseOfBeforeTheSeriesIsTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{store.SQLite, store.Postgres} {
@@ -63,7 +63,7 @@ func TestADatabaseOfBeforeTheSeriesIsTakenOver(t *testing.T) {
 	}
 }
 
-// next is the name of the step that a series adds.
+// next is the name of the next step of a series.
 func next(all []store.Migration, series string) string {
 	n := 1
 	for _, m := range all {

@@ -7,8 +7,8 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// TestAProxyThatIsInUseNeedsARestart: servers are connected again with the next
-// proxy; the issuer, the collector and the like are not.
+// TestAProxyThatIsInUseNeedsARestart: another proxy needs a restart when an issuer,
+// a collector or remote documents use it. Servers alone are connected again.
 func TestAProxyThatIsInUseNeedsARestart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// Records go when they are older than audit.retain.days, in whole segments, and a
-// segment that began long ago is closed, so that it can go too.
+// Records older than audit.retain.days are removed in whole segments, and a segment
+// that began long ago is closed, so that it can be removed later.
 func TestOldRecordsGoByThemselves(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()

@@ -12,7 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// TestOnlyAFailureOfTheDatabaseIsAnOutage: nothing that a caller does is one.
+// TestOnlyAFailureOfTheDatabaseIsAnOutage: a database that hangs or is closed is an outage.
+// A caller that leaves, a refusal and any other error are none.
 func TestOnlyAFailureOfTheDatabaseIsAnOutage(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(t.Context(), store.Options{Dir: t.TempDir(), AnyFilesystem: true, Migrations: mail.Migrations(),
@@ -30,7 +31,7 @@ func TestOnlyAFailureOfTheDatabaseIsAnOutage(t *testing.T) {
 	late, end := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer end()
 	if err := ask(left); err == nil || storeFailed(left, err) {
-		t.Errorf("a caller who leaves: %v", err)
+		t.Errorf("a caller that leaves: %v", err)
 	}
 	if err := ask(late); !storeFailed(late, err) {
 		t.Errorf("one that hangs: %v", err)
@@ -46,6 +47,6 @@ func TestOnlyAFailureOfTheDatabaseIsAnOutage(t *testing.T) {
 		t.Errorf("one that is away: %v", err)
 	}
 	if err := ask(left); storeFailed(left, err) {
-		t.Errorf("a caller who leaves meanwhile: %v", err)
+		t.Errorf("a caller that leaves meanwhile: %v", err)
 	}
 }

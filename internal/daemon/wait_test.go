@@ -11,9 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// For each client of the table in the documents, of the version that the tests use, a held
-// call is answered before the client gives up, and for one that waits for minutes not much
-// before. Of any other client a minute is taken for granted.
+// A held call is answered before its client gives up and after three quarters of that time,
+// for each client and version of the table in docs/approvals.md. Any other client is assumed
+// to wait a minute.
 func TestAutoEndsBeforeTheClientGivesUp(t *testing.T) {
 	page, err := os.ReadFile("../../docs/approvals.md")
 	if err != nil {

@@ -38,8 +38,8 @@ func parsed(t *testing.T, f onboard.Format, text []byte) map[string]any {
 	return out
 }
 
-// shapes is the file that each client reads with nothing but Doorward in it, as
-// JSON.
+// shapes is the file of each client after Doorward was installed into an absent
+// one, as JSON.
 var shapes = map[string]string{
 	"amp":            `{"amp.mcpServers": {"doorward": {"command": "P", "args": ["connect"]}}}`,
 	"antigravity":    `{"mcpServers": {"doorward": {"command": "P", "args": ["connect"]}}}`,

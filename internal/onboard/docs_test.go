@@ -29,7 +29,7 @@ func TestTheDocumentedTableIsThatOfTheProgram(t *testing.T) {
 	}
 }
 
-// cell is paths as the table has them.
+// cell formats paths as the table has them.
 func cell(paths []string) string {
 	if len(paths) == 0 {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/onboard"
 )
 
-// An environment file of a project is read in all its forms, and only in the project.
+// An environment file is imported with all forms of its lines, and only from inside the project.
 func TestEnvironmentFileOfAProject(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

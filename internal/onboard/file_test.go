@@ -139,8 +139,8 @@ func TestTheBackupHasTheBytesAndTheModeOfTheFile(t *testing.T) {
 	}
 }
 
-// TestUninstallKeepsWhatWasAddedSince edits an installed file as its client
-// would: then only the entry goes, and the file as it was is kept.
+// TestUninstallKeepsWhatWasAddedSince: a file that its client edited after the
+// installation loses only the entry, and the backups stay.
 func TestUninstallKeepsWhatWasAddedSince(t *testing.T) {
 	t.Parallel()
 	c, path := cursorFile(t)
@@ -219,8 +219,8 @@ func TestEachSystemHasItsPlaces(t *testing.T) {
 	}
 }
 
-// TestTheFileThatIsThereIsUsed: a client that reads one of two names has the one
-// that exists edited.
+// TestTheFileThatIsThereIsUsed: of two names that a client reads, the one that exists
+// is edited.
 func TestTheFileThatIsThereIsUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

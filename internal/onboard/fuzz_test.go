@@ -7,8 +7,8 @@ import (
 	"github.com/doorward/doorward/internal/onboard"
 )
 
-// FuzzAnyTextIsEditedOrRefused: whatever a file holds, an edit is refused, or
-// the entry is there after it and gone after the next.
+// FuzzAnyTextIsEditedOrRefused: for any text an edit is refused, or the entry is
+// there after Install, once, and gone after Uninstall.
 func FuzzAnyTextIsEditedOrRefused(f *testing.F) {
 	clients := onboard.Clients()
 	for n, c := range clients {

@@ -12,11 +12,11 @@ import (
 	"github.com/doorward/doorward/internal/onboard"
 )
 
-// accepted judges a configuration as one whose programs are all there.
+// accepted judges every configuration as valid.
 func accepted([]byte) string { return "" }
 
-// imported takes what a client's file has over into an empty configuration.
-// WORK in the text is the project's directory.
+// imported imports a client's file into an empty configuration. WORK in the text is
+// the project's directory.
 func imported(t *testing.T, client, text string) (servers map[string]any, notes string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,8 +50,8 @@ func imported(t *testing.T, client, text string) (servers map[string]any, notes 
 	return out.Servers, strings.ReplaceAll(strings.Join(plan.Notes, "\n"), dir, "WORK")
 }
 
-// TestEachDialectIsTranslated: text is what the client has, want the entries of
-// mcpServers.
+// TestEachDialectIsTranslated: the file of each client is translated to entries of
+// mcpServers, with a note where something changes.
 func TestEachDialectIsTranslated(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ client, text, want, note string }{
@@ -165,8 +165,8 @@ func TestSecretsLeaveTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestAConfigurationInJSONStaysOne: doorward.yaml may be JSON.
-func TestAConfigurationInJSONStaysOne(t *testing.T) {
+// TestAConfigurationInJSONStaysJSON: an import into a doorward.yaml in JSON leaves JSON.
+func TestAConfigurationInJSONStaysJSON(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := onboard.Places{OS: "linux", Dir: dir, Env: func(name string) (string, bool) { return dir, name == "HOME" }}
@@ -196,9 +196,9 @@ func TestAConfigurationInJSONStaysOne(t *testing.T) {
 	}
 }
 
-// TestAServerOfAProjectIsSaidToBeOne: its file may have come with a clone, and
-// the daemon starts the server for every client.
-func TestAServerOfAProjectIsSaidToBeOne(t *testing.T) {
+// TestAServerOfAProjectIsNoted: a note names the file of the project. The file
+// may have come with a clone, and the daemon starts the server for every client.
+func TestAServerOfAProjectIsNoted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := onboard.Places{OS: "linux", Dir: dir, Env: func(name string) (string, bool) { return dir + "/home", name == "HOME" }}

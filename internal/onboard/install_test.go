@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/onboard"
 )
 
-// filled writes a text of the table for a client.
+// filled is a text of texts with the keys and entries of a client.
 func filled(c *onboard.Client, text string) []byte {
 	entry, flow, empty := `x: {command: y, args: []} # mine`, `{x: {command: "a, {b"}, z: {command: d}}`, "{}"
 	if c.Name == "continue" {
@@ -135,8 +135,8 @@ func TestUninstallGivesTheSameBytesBack(t *testing.T) {
 	}
 }
 
-// TestTheEntryAloneIsRemovedFromAChangedFile takes the copies away, as a user
-// does: then every line that is not the entry's stays.
+// TestTheEntryAloneIsRemovedFromAChangedFile: without a backup Uninstall removes the
+// entry, and text that had servers is as it was except for outer white space.
 func TestTheEntryAloneIsRemovedFromAChangedFile(t *testing.T) {
 	t.Parallel()
 	for _, c := range onboard.Clients() {
@@ -168,7 +168,7 @@ func TestTheEntryAloneIsRemovedFromAChangedFile(t *testing.T) {
 	}
 }
 
-// subsequence tells whether nothing but insertions makes b of a.
+// subsequence reports whether b is a with insertions only.
 func subsequence(a, b []byte) bool {
 	for _, c := range b {
 		if len(a) > 0 && a[0] == c {

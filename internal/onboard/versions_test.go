@@ -47,8 +47,8 @@ const (
 	antiOld  = ".gemini/antigravity/mcp_config.json"
 )
 
-// TestTheFileOfTheVersionThatIsThereIsUsed: an older version's file is the one to edit where
-// it alone exists, and a file that a variable of the client names wherever the variable is set.
+// TestTheFileOfTheVersionThatIsThereIsUsed: the file of an older version is edited where it
+// alone exists, and where a variable of the client is set, the file that it names.
 func TestTheFileOfTheVersionThatIsThereIsUsed(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -76,8 +76,9 @@ func TestTheFileOfTheVersionThatIsThereIsUsed(t *testing.T) {
 	}
 }
 
-// TestImportReadsTheFilesOfBothVersions: two versions of Antigravity that are installed
-// beside each other have a file each. Cline has taken its old file over by itself.
+// TestImportReadsTheFilesOfBothVersions: import reads the files of two versions of
+// Antigravity, which can be installed beside each other, and only the newer file of Cline,
+// which takes its old file over by itself.
 func TestImportReadsTheFilesOfBothVersions(t *testing.T) {
 	t.Parallel()
 	for client, want := range map[string][]string{"antigravity": {antiNow, antiOld, "project/.agents/mcp_config.json"}, "cline": {clineNow}} {
@@ -92,8 +93,9 @@ func TestImportReadsTheFilesOfBothVersions(t *testing.T) {
 	}
 }
 
-// TestOpencodesServersStayWhereTheyAre: its second version has them under mcp.servers, and a
-// file that has an object of objects there gets the entry there, in the form of that version.
+// TestOpencodesServersStayWhereTheyAre: a file with an object of objects under mcp.servers,
+// as the second version of opencode has, gets the entry there in the form of that version.
+// Any other file gets it under mcp.
 func TestOpencodesServersStayWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	first := `"doorward": {"type": "local", "command": ["` + program + `", "connect"], "enabled": true}`

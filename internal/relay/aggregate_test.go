@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// clients are one of each era on the same path.
+// clients returns the call function of one client of each era on the same path.
 func clients(h *house, path, who string) map[string]func(method, params string) string {
 	return map[string]func(string, string) string{
 		"legacy": h.legacy(path, who, `{}`).call,
@@ -94,8 +94,9 @@ func TestAggregateRoutesByName(t *testing.T) {
 	}
 }
 
-// A server that is not there, one that the caller may not see, and a name
-// without a server are one and the same.
+// A missing server, a server that the caller may not see and a name without a
+// server get the same answer, so that a caller cannot learn which servers
+// exist.
 func TestUnknownNamesLookAlike(t *testing.T) {
 	t.Parallel()
 	a, secret := web(t, "alpha", "both"), web(t, "secret", "both")
@@ -133,7 +134,7 @@ func TestUnknownNamesLookAlike(t *testing.T) {
 	}
 }
 
-// For every principal the list and what can be called are the same.
+// For every principal the listed tools are those that can be called.
 func TestListIsWhatCanBeCalled(t *testing.T) {
 	t.Parallel()
 	const tools = "read_a read_b write stat"
@@ -176,8 +177,8 @@ func TestListIsWhatCanBeCalled(t *testing.T) {
 	}
 }
 
-// A list that loses nothing keeps its bytes, and one that does loses nothing
-// else.
+// A list of which nothing is removed keeps its bytes. A filtered list loses
+// only the denied entries, and is private.
 func TestFilteredListKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -192,8 +193,8 @@ func TestFilteredListKeepsTheRest(t *testing.T) {
 	equal(t, "whole", field(m.call("tools/list", `{}`), "result"), whole)
 }
 
-// A server that is down, hangs or talks nonsense hides no other, and is there
-// when it comes up.
+// A server that dies, hangs or sends garbage at the handshake does not keep the
+// tools of other servers out of a list. Its own are listed once it comes up.
 func TestBadServersHideNoOther(t *testing.T) {
 	t.Parallel()
 	good := web(t, "good", "both")
@@ -236,8 +237,9 @@ func TestBadServersHideNoOther(t *testing.T) {
 
 const timeoutOfBad = 1200 * time.Millisecond
 
-// One that shakes hands and then owes its list delays the list once, and sends
-// nobody in circles.
+// A server that answers the handshake and then delays its list delays the list
+// of the aggregate once. Later lists do not wait for it, and clients are told
+// once when its list has come.
 func TestServerThatOwesItsList(t *testing.T) {
 	t.Parallel()
 	good, slow := web(t, "good", "legacy"), stdio(t, "slow", "legacy")
@@ -298,8 +300,8 @@ func TestNotificationsOfTheAggregateAreNamed(t *testing.T) {
 	equal(t, "change", field(stream.next(), "method"), `"`+protocol.ToolsChanged+`"`)
 }
 
-// The level of an aggregate's session reaches the servers in use and those
-// that come into use, and a server that hangs delays nobody.
+// The log level of an aggregate's session reaches the servers in use, and
+// others when they come into use.
 func TestLevelOfTheAggregate(t *testing.T) {
 	t.Parallel()
 	a, b, m := stdio(t, "alpha", "legacy"), stdio(t, "beta", "legacy"), web(t, "gamma", "modern")
@@ -318,7 +320,7 @@ func TestLevelOfTheAggregate(t *testing.T) {
 	equal(t, "bad", code(c.call("logging/setLevel", `{"level":7}`)), "-32602")
 }
 
-func TestHandshakeOfTheAggregateWaitsForNobody(t *testing.T) {
+func TestHandshakeOfTheAggregateStartsNoServer(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "both")
 	h := build(t, []Server{s.server()})

@@ -7,11 +7,11 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// Who listens hears that its lists may have changed when the policy has: a
-// modern client what it was granted, a legacy one what its server had promised,
-// or the aggregate; and one whose session is over hears nothing and costs
-// nothing.
-func TestWhoListensHearsOfANewPolicy(t *testing.T) {
+// When the policy changes, clients that listen are told that their lists may
+// have changed: a modern client of the list that it was granted, a legacy
+// client of the aggregate of all three. Sessions that are over are not kept
+// among the listeners.
+func TestListenersHearOfANewPolicy(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
 	old := web(t, "old", "legacy")

@@ -12,8 +12,8 @@ import (
 
 const form = `{"message":"who are you?","requestedSchema":{"type":"object","properties":{"n":{"type":"integer","default":9007199254740993}}},"x":1.0}`
 
-// asking is a legacy server whose tool puts a question of the given method,
-// taken from its arguments, and returns what it was answered.
+// asking is a legacy server whose tool asks the client a question and returns
+// the answer. The method and the params come from the arguments of the tool.
 func asking(t *testing.T, start func(*testing.T, string, string) *script) *script {
 	s := start(t, "quiz", "legacy")
 	s.serve = func(q *query) {
@@ -96,14 +96,14 @@ func TestQuestionsThatMayNotBeAsked(t *testing.T) {
 	}
 }
 
-// What policy allows and the client declares passes, apart from the label of
-// an elicitation byte by byte.
+// A question that policy allows and the client declares arrives byte for byte,
+// except that the message of an elicitation gets the server's label.
 func TestQuestionsThatMayBeAsked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, caps, method, params, want string }{
 		{"sampling", `{"sampling":{}}`, policy.AskSampling, `{"messages":[],"maxTokens":1.0}`, `{"messages":[],"maxTokens":1.0}`},
 		{"roots", `{"roots":{}}`, policy.AskRoots, `{"x":1.0}`, `{"x":1.0}`},
-		{"a method nobody knows", `{}`, "future/ask", odd, odd},
+		{"an unknown method", `{}`, "future/ask", odd, odd},
 		{"a URL", `{"elicitation":{"url":{},"form":{}}}`, policy.AskElicitation, `{"mode":"url","message":"go","url":"https://x.example/a?b"}`, `{"mode":"url","message":"[quiz] go","url":"https://x.example/a?b"}`},
 		{"a URL of this machine", `{"elicitation":{"url":{}}}`, policy.AskElicitation, `{"mode":"url","message":"go","url":"http://127.0.0.1:1/"}`, `{"mode":"url","message":"[quiz] go","url":"http://127.0.0.1:1/"}`},
 		{"a form beside URLs", `{"elicitation":{"url":{},"form":{}}}`, policy.AskElicitation, `{"mode":"form","message":"m"}`, `{"mode":"form","message":"[quiz] m"}`},
@@ -122,7 +122,7 @@ func TestQuestionsThatMayBeAsked(t *testing.T) {
 	}
 }
 
-// A capability that policy will not serve is not declared to the server.
+// A capability that policy does not allow is not declared to the server.
 func TestCapabilitiesAreNarrowed(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "both")
@@ -135,8 +135,9 @@ func TestCapabilitiesAreNarrowed(t *testing.T) {
 	equal(t, "modern", field(string(s.last("tools/call").Params), "_meta", "io.modelcontextprotocol/clientCapabilities"), `{"elicitation":{},"extensions":{"x":{}}}`)
 }
 
-// Servers ask for roots as soon as they are initialized, before the session
-// has its answer: the question waits for the client's stream.
+// A question that a server asks right after the handshake waits for the
+// client's stream. Servers ask for roots at that moment, before the session has
+// its answer.
 func TestQuestionRightAfterInitialize(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
@@ -189,8 +190,8 @@ func TestServerTakesItsQuestionBack(t *testing.T) {
 	equal(t, "an answer to a question that was taken back", field(r.end(), "result", "answered"), "null")
 }
 
-// A server cannot have more questions open than a client can keep apart, and
-// two under one id are one.
+// A server can have question.OpenQuestions questions open at once. One more is
+// declined.
 func TestFloodOfQuestionsIsBounded(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
@@ -217,8 +218,8 @@ func TestFloodOfQuestionsIsBounded(t *testing.T) {
 	}
 }
 
-// The answer of a client reaches the connection that asked, not the one that
-// took its place.
+// A question ends with the connection that asked it: a later answer does not
+// reach the connection that took its place.
 func TestQuestionEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")

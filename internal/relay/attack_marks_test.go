@@ -48,8 +48,8 @@ func (m *marker) holds(text string) bool {
 	return found != nil || m.index.Look(watermark.Alert, []byte(text)).Found != nil
 }
 
-// heard are the messages with the mark that a server was sent: in the body, in a header
-// or in the name of one.
+// heard returns what a server was sent with the mark in it: a body, a header or the name
+// of a header.
 func (m *marker) heard(s *script) (got []string) {
 	for _, q := range s.taken() {
 		places := []string{q.raw}
@@ -85,8 +85,9 @@ var disguises = map[string]func(string) string{
 	},
 }
 
-// outlets are the places of a request, by method, that %M stands for the mark in as JSON
-// string without its quotes. %N is a tool, a prompt or a URI of the route.
+// outlets are requests with a mark in different places. %M stands for the mark, as a JSON
+// string without its quotes, %N for the name of a tool or prompt, and %U for the prefix of
+// a URI on the route.
 var outlets = []struct{ method, params string }{
 	{"tools/call", `{"name":"%N","arguments":{"a":"%M"}}`},
 	{"tools/call", `{"name":"%N","arguments":{"%M":1}}`},
@@ -137,8 +138,8 @@ var outlets = []struct{ method, params string }{
 	{"notifications/initialized", `{"x":"%M"}`},
 }
 
-// A mark that leaves is found wherever in a message it stands: it is counted, cut or
-// held back, and under the latter two no server hears it, by whatever way a client speaks.
+// A mark is found wherever it stands in a message of a client, on every transport: it is
+// counted, cut or held back. With the last two modes no server gets it.
 func TestNoMarkLeavesUnseen(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []watermark.Mode{watermark.Alert, watermark.Redact, watermark.Block} {
@@ -183,8 +184,8 @@ func TestNoMarkLeavesUnseen(t *testing.T) {
 	}
 }
 
-// A mark in a header or in what a client answers to a server's question leaves no
-// easier, whatever the answer is and wherever in it the mark stands.
+// No server gets a mark in a header or in a client's answer to a question, whatever the
+// answer is and wherever the mark stands in it.
 func TestNoMarkLeavesInAnswersAndHeaders(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []watermark.Mode{watermark.Redact, watermark.Block} {
@@ -233,8 +234,8 @@ func TestNoMarkLeavesInAnswersAndHeaders(t *testing.T) {
 	}
 }
 
-// A mark in two halves, in two members or in two calls, is not noticed: an admitted limit.
-// A mark that is whole is, however many calls there were before.
+// A mark that is split over two calls is not noticed: an admitted limit. A whole mark is
+// noticed after them.
 func TestAMarkInTwoHalvesIsAnAdmittedLimit(t *testing.T) {
 	t.Parallel()
 	g, mark := newMarker(watermark.Block)

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// wipes are what a terminal or a reader takes for less text than there is, or for text
-// in another place.
+// wipes are characters that a terminal or a reader may show as less text than there is,
+// or as text in another place.
 var wipes = []string{"\x1b[2K\r", "\x1b[1G", "\x1b]0;t\x07", "\b\b\b\b\b\b\b", "\r", "\x7f", "\u009b2J", "\u202e", "\u2066", "\u200b", "\U000e0041", "\x00", "\u0085"}
 
 // The label in front of an elicitation's message stays there: nothing in the message
@@ -79,8 +79,8 @@ func TestOnlyAnObjectDeclaresACapability(t *testing.T) {
 	}
 }
 
-// asBait is a question as a server of an era puts it: the rest of a request from the
-// value of its method on.
+// asBait is a question as a server of an era asks it. ask is the rest of a request,
+// from the value of its method on.
 func asBait(server string, id int, ask string) bait {
 	if server == "modern" {
 		return bait{request: "tools/call", carrier: "result", body: `{"resultType":"input_required","inputRequests":{"k":{"method":` + ask + `}}}`}
@@ -90,9 +90,9 @@ func asBait(server string, id int, ask string) bait {
 	return bait{canary: fmt.Sprint(id), request: "tools/call", carrier: "request", method: method, body: string(wire.Get(raw, "params"))}
 }
 
-// A method that a reader could take for one of the questions is none that Doorward
-// does not know.
-func TestMethodsThatLookLikeQuestionsReachNobody(t *testing.T) {
+// A request of a server does not reach a client when its method resembles that of a
+// question. Other methods that Doorward does not know are carried.
+func TestMethodsThatLookLikeQuestionsReachNoClient(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"sampling/create_message", "sampling/create-message", "SAMPLING/CREATE_MESSAGE", "sampling/createMessage\u200b", "sampling\u2060/createMessage", "\u202eroots/list",
 		"roots/list\u00a0", "\u3000elicitation/create", "elicitation/create\x00", "e\u0000licitation/create", "root\u017f/li\u017ft", "tasks/list", "tasks/result", "Tasks/Get"} {
@@ -114,8 +114,9 @@ func TestMethodsThatLookLikeQuestionsReachNobody(t *testing.T) {
 	}
 }
 
-// The tasks that a client keeps for the questions of its servers are known by their ids
-// alone. On the aggregate no server learns of them, or reaches one that is another's.
+// On the aggregate, the tasks that a client keeps for its servers' questions are
+// neither declared nor reachable: a task is known by its id alone, and one server could
+// name another's. On the route of one server they are.
 func TestTasksOfAClientAreNotOfferedOnTheAggregate(t *testing.T) {
 	t.Parallel()
 	const caps = `{"sampling":{},"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}}}}}`
@@ -148,10 +149,10 @@ func TestTasksOfAClientAreNotOfferedOnTheAggregate(t *testing.T) {
 	}
 }
 
-// The questions of a parked call reach whoever comes back for it only as far as that
-// request declares and policy allows: one that declares less gets none of them, and the
-// call goes on for the one that declares enough.
-func TestAParkedCallAsksOnlyWhoCanBeAsked(t *testing.T) {
+// The questions of a parked call reach a request that comes back for it only as far as
+// that request declares and policy allows. A request that declares less gets none of
+// them, and the call goes on for one that declares enough.
+func TestAParkedCallAsksOnlyWhatItsRequestDeclares(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
 		for _, path := range []string{"/mcp/quiz", "/mcp"} {
@@ -175,15 +176,15 @@ func TestAParkedCallAsksOnlyWhoCanBeAsked(t *testing.T) {
 				equal(t, "forbidden meanwhile", code(m.call("tools/call", back(params, first, `{}`))), "1502")
 				h.obey(``)
 				again := m.call("tools/call", back(params, first, `{}`))
-				contains(t, "who may be asked", again, `"[quiz] a 0.0"`)
+				contains(t, "a request that may be asked", again, `"[quiz] a 0.0"`)
 				contains(t, "end", text(m.call("tools/call", back(params, again, responses(again, 7))), "result", "said"), "7")
 			})
 		}
 	}
 }
 
-// A handle that some reader takes from a member of another spelling does not reach a
-// server, which would get it unsealed.
+// A handle in a member of another spelling is refused. A lenient server could read that
+// member, and Doorward would not have checked the handle.
 func TestHandlesInOtherSpellingsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// Two first requests at once share one start.
+// First requests that come at once share one start for each era.
 func TestFirstRequestsShareOneStart(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "both")
@@ -39,8 +39,7 @@ func TestFirstRequestsShareOneStart(t *testing.T) {
 	}
 }
 
-// A session that ends while its server starts takes the start along, and
-// leaves no child.
+// The end of a session ends the start of its server too, and leaves no child.
 func TestSessionEndsWhileItsServerStarts(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
@@ -83,8 +82,8 @@ func TestSessionEndsDuringItsCall(t *testing.T) {
 	}
 }
 
-// Calls run while servers come and go. Each ends, and what is left is what is
-// configured.
+// Calls that run while servers are added and removed end without an internal
+// error. Afterwards the servers that are configured are offered.
 func TestServersChangeWhileCallsRun(t *testing.T) {
 	t.Parallel()
 	a, b := stdio(t, "alpha", "both"), web(t, "beta", "both")
@@ -127,8 +126,8 @@ func TestServersChangeWhileCallsRun(t *testing.T) {
 	equal(t, "what is back", field(c.tool("alpha__t", ""), "error"), "")
 }
 
-// A server that stays the same keeps its connections over a reload; one that
-// changed loses those of sessions too.
+// A server with an unchanged configuration keeps its connections over a reload.
+// A changed one loses them, also those of sessions.
 func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	t.Parallel()
 	a, b := stdio(t, "alpha", "legacy"), stdio(t, "beta", "legacy")
@@ -153,9 +152,9 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	}
 }
 
-// The door lends its request buffers to one exchange at a time. Nothing that
-// outlives an exchange may look into one: what waits for a late server, what
-// is remembered for a session, and progress that comes as its call ends.
+// Nothing that outlives an exchange refers to its request buffer, which the
+// front lends to one exchange at a time: neither the subscriptions that a
+// session keeps nor progress that comes as its call ends.
 func TestNothingOutlivesItsRequestBuffer(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
@@ -205,7 +204,7 @@ func TestNothingOutlivesItsRequestBuffer(t *testing.T) {
 	wg.Wait()
 }
 
-// Sessions that come and go leave nothing: no connection, no watcher, no call.
+// Sessions that end leave no connection, no watcher and no call.
 func TestSessionsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s, shared := web(t, "own", "both"), web(t, "pool", "legacy")
@@ -246,8 +245,9 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	}
 }
 
-// A waiter that looks late finds what its own dial brought, whatever became
-// of the connection since.
+// A caller that waited for a dial gets the result of that dial, even if the
+// connection has ended since. The next caller gets a new connection, and a
+// closed link does not dial.
 func TestLateWaiterFindsItsDial(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "modern")
@@ -274,9 +274,9 @@ func TestLateWaiterFindsItsDial(t *testing.T) {
 	}
 }
 
-// A call that fails or is refused must not cost the other calls of its
-// connection, and one that was refused unrun is sent twice at most.
-func TestFailedCallCostsItselfAlone(t *testing.T) {
+// A call that fails or is refused does not affect the other calls of its
+// connection. A call that was refused before it ran is sent twice at most.
+func TestFailedCallDoesNotAffectOtherCalls(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
@@ -316,8 +316,8 @@ func TestFailedCallCostsItselfAlone(t *testing.T) {
 	}
 }
 
-// The aggregate's answers to one principal never hold another's: many callers
-// with the same ids at once.
+// Each of many callers that use the same ids at once gets only its own answers
+// from the aggregate.
 func TestManyPrincipalsAtOnce(t *testing.T) {
 	t.Parallel()
 	s, p := stdio(t, "one", "both"), web(t, "two", "both")
@@ -345,7 +345,9 @@ func TestManyPrincipalsAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// What a hostile server says in its own name stays in its place.
+// Messages of a hostile server have no effect beyond its own calls: a second
+// answer and answers to other ids are dropped, duplicate keys fail the call,
+// and channel messages are not carried. Its errors are passed as they are.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "evil", "legacy")
@@ -387,7 +389,8 @@ func TestHostileServer(t *testing.T) {
 	equal(t, "its own error is passed as it is", field(c.tool("code", ""), "error"), `{"code":1403,"message":"Denied by policy"}`)
 }
 
-// The id of our own listen is no business of a legacy client.
+// withoutListen removes the id of Doorward's own listen, which means nothing to
+// a legacy client.
 func TestWithoutListen(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

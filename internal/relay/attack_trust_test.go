@@ -49,7 +49,7 @@ func spellings(r *rand.Rand, name string) []string {
 	return out
 }
 
-// addresses are ways to write an address, likewise.
+// addresses are ways to write a URI that a careless server takes for the URI itself.
 func addresses(r *rand.Rand, uri string) []string {
 	scheme, rest, _ := strings.Cut(uri, "://")
 	out := []string{uri, strings.ToUpper(uri), uri + "#f", uri + "?", uri + "/", uri + "/.", uri + "/x/..", scheme + ":///" + strings.TrimLeft(rest, "/"), " " + uri, uri + "\u200b",
@@ -69,8 +69,8 @@ func addresses(r *rand.Rand, uri string) []string {
 	return out
 }
 
-// carelessly is a name as a server reads it that ignores case, space and what nobody
-// sees, and decodes addresses.
+// carelessly returns a name as a server reads it that ignores case, spaces and invisible
+// characters and decodes URIs.
 func carelessly(name string) string {
 	name, _, _ = strings.Cut(name, "#")
 	if plain, err := url.PathUnescape(name); err == nil {
@@ -83,9 +83,8 @@ func carelessly(name string) string {
 	return name
 }
 
-// A withheld definition reaches the server under no spelling: tools, prompts, resources,
-// templates and skills, in each method that names one, after each way in which it came
-// to be withheld.
+// A withheld definition reaches the server under no spelling: tools, prompts, resources and
+// templates, in each method that names one, with automatic and with manual approval.
 func TestNoSpellingReachesWhatIsWithheld(t *testing.T) {
 	t.Parallel()
 	const (
@@ -163,8 +162,8 @@ func TestNoSpellingReachesWhatIsWithheld(t *testing.T) {
 	}
 }
 
-// An approved definition has one spelling: under no other one is it reached, so that no rule of
-// policy about the name is passed by either.
+// An approved definition is reached under its exact name only, so that another spelling cannot
+// avoid a rule of policy about the name.
 func TestAnApprovedNameHasOneSpelling(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -199,8 +198,8 @@ func TestAnApprovedNameHasOneSpelling(t *testing.T) {
 	}
 }
 
-// Nothing of a withheld skill is read under any spelling of its addresses, and what lies
-// beside it is.
+// Nothing of a withheld skill can be read under any spelling of its URIs. What lies beside it
+// can.
 func TestNoSpellingReachesAWithheldSkill(t *testing.T) {
 	t.Parallel()
 	const list = `{"skills":[{"uri":"skill://alpha/SKILL.md","resources":[{"uri":"skill://alpha/x.sh","digest":"sha256:%d","size":1}]},{"uri":"skill://beta/SKILL.md","resources":[]}]}`
@@ -247,7 +246,7 @@ func TestNoSpellingReachesAWithheldSkill(t *testing.T) {
 	}
 }
 
-// namesIn is everything that a message names.
+// namesIn returns every name and URI in the params of a message.
 func namesIn(q *query) (out []string) {
 	for _, path := range [][]string{{"name"}, {"uri"}, {"ref", "name"}, {"ref", "uri"}} {
 		if n, ok := wire.Text(wire.GetPath(q.Params, path...)); ok {
@@ -261,8 +260,8 @@ func namesIn(q *query) (out []string) {
 	return out
 }
 
-// A server by hand is read nowhere before a resource of it was approved, whatever was
-// listed on the connection.
+// With manual approval no resource of a server is read before one was approved, even after the
+// resources were listed on the connection.
 func TestByHandNothingIsReadBeforeItIsApproved(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -291,8 +290,8 @@ func TestByHandNothingIsReadBeforeItIsApproved(t *testing.T) {
 	}
 }
 
-// A list in a member that some reader takes for the list's own is judged and filtered
-// like the list, or does not arrive.
+// An entry that is not approved does not reach a client in a member whose name some reader
+// takes for the list's own.
 func TestAListUnderAnotherNameDoesNotArrive(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -313,9 +312,9 @@ func TestAListUnderAnotherNameDoesNotArrive(t *testing.T) {
 	}
 }
 
-// Each member of a definition that changes withholds what it belongs to, on each route
-// and for clients of both eras; and what is said of a resource's present content is a
-// number and a time, and can say nothing else.
+// A change of any member of a definition withholds it, on each route and for clients of both
+// eras. A resource's size and lastModified describe its present content: they may be left out,
+// and cannot hold other text.
 func TestEachMemberOfADefinitionIsPinned(t *testing.T) {
 	t.Parallel()
 	const word = "obey the canary"
@@ -368,8 +367,8 @@ func TestEachMemberOfADefinitionIsPinned(t *testing.T) {
 	}
 }
 
-// An approval that races with changes approves nothing that was not shown: whoever lists
-// meanwhile gets what was approved at some time, and never what was not approved.
+// An approval approves only what was shown, even if the server has changed it in between. A
+// client that lists meanwhile never gets what was not approved.
 func TestAnApprovalThatRacesApprovesWhatWasShown(t *testing.T) {
 	t.Parallel()
 	s, book := web(t, "s", "both"), shelf(t)
@@ -416,7 +415,8 @@ func TestAnApprovalThatRacesApprovesWhatWasShown(t *testing.T) {
 	}
 }
 
-// Neither a reload nor another handling of the same server gives what is withheld free.
+// Neither a reload nor another configuration of the same server releases a withheld
+// definition.
 func TestAReloadFreesNothing(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -451,9 +451,9 @@ func TestAReloadFreesNothing(t *testing.T) {
 	}
 }
 
-// A grant for a tool ends with the definition that it was given for: changed and withheld
-// the tool is not called, approved anew it is asked about again, and of the old definition
-// that comes back too. So it is for a tool whose name clients know in another spelling.
+// A grant for a tool ends when its definition changes: the tool is withheld and not called,
+// and after a new approval the next call is held again. The same holds for a tool whose name
+// is shown in another spelling.
 func TestAGrantEndsWithTheDefinition(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {

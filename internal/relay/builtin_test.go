@@ -15,11 +15,11 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// clerk is a server that is part of the daemon: its tool says who called it,
-// and it records its calls itself.
+// clerk is a built-in server whose tool says which principal called it and
+// which records its calls itself.
 type clerk struct {
 	gate func() *gate.Gate
-	over chan struct{} // ends what listens; nil: nothing does
+	over chan struct{} // closed to end the listens; nil: they do not end
 
 	mu    sync.Mutex
 	conns map[string]*desk
@@ -100,9 +100,9 @@ func withClerk(t *testing.T) (*house, *clerk) {
 	return h, c
 }
 
-// TestABuiltInServerIsToldWhoCalls: in each request the principal and session
-// that the door found, whatever connection it came on.
-func TestABuiltInServerIsToldWhoCalls(t *testing.T) {
+// TestABuiltInServerIsToldItsCaller: each request carries the principal and
+// session that the front found, whatever connection it came on.
+func TestABuiltInServerIsToldItsCaller(t *testing.T) {
 	t.Parallel()
 	h, _ := withClerk(t)
 	first := text(h.legacy("/mcp/clerk", "uid:1000", "{}").tool("who", ""), "result", "said")
@@ -121,7 +121,8 @@ func TestABuiltInServerIsToldWhoCalls(t *testing.T) {
 		`token:t in "", on the connection of token:t in ""`)
 }
 
-// TestABuiltInServerRecordsItsCallsItself: one record a call, its own.
+// TestABuiltInServerRecordsItsCallsItself: a call has one record, made by the
+// server.
 func TestABuiltInServerRecordsItsCallsItself(t *testing.T) {
 	t.Parallel()
 	h, _ := withClerk(t)
@@ -133,8 +134,9 @@ func TestABuiltInServerRecordsItsCallsItself(t *testing.T) {
 	}
 }
 
-// TestNoAdmittedCallIsUnrecorded: neither one that never came to its server,
-// nor one that it forgot.
+// TestNoAdmittedCallIsUnrecorded: the gate records a call that never came to
+// its server, and one that the server did not record. The caller of the latter
+// gets an error in place of the result.
 func TestNoAdmittedCallIsUnrecorded(t *testing.T) {
 	t.Parallel()
 	h, _ := withClerk(t)
@@ -150,8 +152,9 @@ func TestNoAdmittedCallIsUnrecorded(t *testing.T) {
 	}
 }
 
-// TestWhoMayDoNothingOfItFindsNoBuiltInServer.
-func TestWhoMayDoNothingOfItFindsNoBuiltInServer(t *testing.T) {
+// TestACallerWithoutRightsFindsNoBuiltInServer: a built-in server is hidden
+// from a caller that may do none of the actions in its Needs.
+func TestACallerWithoutRightsFindsNoBuiltInServer(t *testing.T) {
 	t.Parallel()
 	c := &clerk{}
 	h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: c, Needs: "agent.read agent.register"}})
@@ -163,9 +166,9 @@ func TestWhoMayDoNothingOfItFindsNoBuiltInServer(t *testing.T) {
 	equal(t, "the owner's", join(names(h.modern("/mcp", "uid:1000").call("tools/list", `{}`), "tools", "name")), "clerk__who")
 }
 
-// TestCallersFromElsewhereAreToldThatMessagingIsNotForThem: the server agent
-// lists nothing to them, and refuses the first request and every call by 1403.
-func TestCallersFromElsewhereAreToldThatMessagingIsNotForThem(t *testing.T) {
+// TestRemoteCallersAreRefusedMessaging: the server agent lists nothing to a
+// caller with a token, and refuses its first request and every call by 1403.
+func TestRemoteCallersAreRefusedMessaging(t *testing.T) {
 	t.Parallel()
 	h, _ := withClerk(t)
 	m := h.modern("/mcp/agent", "token:t")
@@ -179,7 +182,8 @@ func TestCallersFromElsewhereAreToldThatMessagingIsNotForThem(t *testing.T) {
 	equal(t, "record", d.Source+" "+d.Decision+" "+d.Rule, "agent_msg deny default.no-messaging")
 }
 
-// TestASessionsEndReachesTheBuiltInServer, which has nothing else to tell it.
+// TestASessionsEndReachesTheBuiltInServer: its connection is closed, which is
+// the only sign that the server gets.
 func TestASessionsEndReachesTheBuiltInServer(t *testing.T) {
 	t.Parallel()
 	h, c := withClerk(t)
@@ -193,8 +197,9 @@ func TestASessionsEndReachesTheBuiltInServer(t *testing.T) {
 	<-d.done
 }
 
-// TestEachListenOfABuiltInServerHearsHowItIs: the second on one connection too.
-func TestEachListenOfABuiltInServerHearsHowItIs(t *testing.T) {
+// TestEachListenOfABuiltInServerGetsTheStateFirst: also the second listen on one
+// connection.
+func TestEachListenOfABuiltInServerGetsTheStateFirst(t *testing.T) {
 	t.Parallel()
 	h, _ := withClerk(t)
 	m := h.modern("/mcp/clerk", "uid:1000")
@@ -204,8 +209,8 @@ func TestEachListenOfABuiltInServerHearsHowItIs(t *testing.T) {
 	}
 }
 
-// TestAListenThatABuiltInServerEndsIsOver for its client, on the aggregate too:
-// it has been told everything, and begins again.
+// TestAListenThatABuiltInServerEndsIsOver for its client, on the aggregate too.
+// The client gets every update before the end, and can listen again.
 func TestAListenThatABuiltInServerEndsIsOver(t *testing.T) {
 	t.Parallel()
 	for path, prefix := range map[string]string{"/mcp/clerk": "", "/mcp": "doorward://clerk/"} {
@@ -226,8 +231,8 @@ func TestAListenThatABuiltInServerEndsIsOver(t *testing.T) {
 	}
 }
 
-// TestProcessesOfOneUserHaveConnectionsOfTheirOwn to a server that tells them
-// apart, and share those to any other.
+// TestProcessesOfOneUserHaveConnectionsOfTheirOwn to a built-in server, which
+// tells processes apart. They share a connection to other servers.
 func TestProcessesOfOneUserHaveConnectionsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	process := func(instance string) *principal.Principal {

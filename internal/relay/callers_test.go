@@ -24,7 +24,7 @@ import (
 )
 
 // caller is a client of one era on one transport and one route. It sends what no
-// library would, and keeps every byte that comes back.
+// library sends, and keeps every byte that comes back.
 type caller interface {
 	// say sends one message, with an id of its own or without one, and returns when
 	// whatever is answered to it has been heard.
@@ -196,15 +196,14 @@ func (s *streamable) post(body string, header map[string]string) http.Header {
 	return resp.Header
 }
 
-// failed reports an error of a client, but for an answer that the test's end met on
-// its way.
+// failed reports an error of a client, unless the test has ended.
 func (h *house) failed(err error) {
 	if h.t.Context().Err() == nil {
 		h.t.Error(err)
 	}
 }
 
-// read gives each message of an answer to f until that says no.
+// read gives each message of an answer to f until f returns false.
 func read(resp *http.Response, f func([]byte) bool) {
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		if body, _ := io.ReadAll(resp.Body); len(body) > 0 {
@@ -403,8 +402,8 @@ var callers = []struct {
 	{"connect", protocol.V20260728, overConnect},
 }
 
-// everyCaller runs f for each of them in parallel, on the aggregate and on one
-// server.
+// everyCaller runs f for each of the callers in parallel, on the aggregate and on
+// one server.
 func everyCaller(t *testing.T, server string, f func(t *testing.T, route, name string, open func(h *house, caps string) caller)) {
 	for _, c := range callers {
 		for _, route := range []string{"", server} {

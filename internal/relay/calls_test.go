@@ -71,8 +71,8 @@ func check(t *testing.T, r *reply, who, id string) {
 	}
 }
 
-// post waits for headers, so a call that says nothing is begun in the
-// background.
+// async sends a request in the background: post waits for headers, which a call
+// without an event sends late.
 func (s *session) async(id, method, params string) chan *reply {
 	out := make(chan *reply, 1)
 	go func() { out <- s.post(request(id, method, params)) }()

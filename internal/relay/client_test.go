@@ -104,8 +104,8 @@ func (r *reply) nextOf(method string) string {
 	}
 }
 
-// silent reports that nothing comes for a moment: only as good as the moment,
-// so it is used behind something that came for certain.
+// silent fails the test if a message comes within 50 ms. A later message is not
+// noticed, so it is used after an event that came for certain.
 func (r *reply) silent() {
 	r.t.Helper()
 	select {

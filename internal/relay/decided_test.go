@@ -22,13 +22,13 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// forbidden is what no server may be asked for, in the operator's words: whatever
-// has one of these names, of any kind.
+// forbidden is a policy: no object of any kind may be used that has one of these
+// words in its name.
 const forbidden = `
 forbid (principal, action, resource) when { resource.name like "*delete*" || resource.name like "*secret*" };`
 
-// hurdles are three servers, one of each sort, that a request can be carried to.
-// One has the name of its own tool, which is the name of a prefix as well.
+// hurdles builds a house with three servers, one of each kind. Each has a tool of
+// its own name, which is also the prefix of its names on the aggregate.
 func hurdles(t *testing.T) (*house, []*script) {
 	text, notes, far := web(t, "text", "both"), stdio(t, "notes", "legacy"), web(t, "far", "modern")
 	all := []*script{text, notes, far}
@@ -60,8 +60,7 @@ type attempt struct {
 	id             bool
 }
 
-// attempts makes up messages: each method with each way to name something, true or
-// not, and with each way to leave that out.
+// attempts makes messages: each method with names that are right, wrong or left out.
 type attempts struct{ *rand.Rand }
 
 // seeded makes the same messages for the same test each time.
@@ -195,8 +194,9 @@ type reading struct {
 	}
 }
 
-// objects are the resources that a server is asked for by a message, in the words of
-// the record. An error: two readers could differ about it.
+// objects returns the resources that a message asks a server for, as the record
+// names them. An error says that two readers could understand the message
+// differently.
 func objects(server string, q *query) ([]string, error) {
 	var r reading
 	if err := json.Unmarshal([]byte(q.raw), &r); err != nil {
@@ -254,10 +254,10 @@ func (h *house) account() account {
 	return a
 }
 
-// settles reports whether a message was allowed under the very name that it bears,
-// once for each time that it came. What Doorward sends by itself is the handshake,
-// the list that the headers of a call are checked with, and one subscription for
-// all who have one.
+// settles reports whether a message was allowed under exactly the name that it has,
+// once for each time that it came. Doorward itself sends the handshake, the list
+// that the headers of a call are checked with, and one subscription for all
+// subscribers.
 func (a account) settles(method, server, resource string) bool {
 	switch method {
 	case "initialize", "server/discover", "notifications/initialized", "notifications/cancelled", "":
@@ -278,7 +278,7 @@ func (a account) settles(method, server, resource string) bool {
 	return a.left[method+" "+resource] >= 0
 }
 
-// inspect holds one message that a server got against what was decided.
+// inspect compares one message that a server got with what was decided.
 func (a account) inspect(t *testing.T, server string, q *query) {
 	t.Helper()
 	if q.Kind != wire.Response && wire.IsNotification(q.Method) != (q.Kind == wire.Notification) {
@@ -354,8 +354,8 @@ func reach(c caller, route string, servers []*script) {
 // tries is how many messages each kind of caller makes up.
 const tries = 400
 
-// Whatever a client says on whatever way: what a server gets has one meaning, was
-// allowed under exactly that name, and is recorded so.
+// Every message that a server gets has one meaning, was allowed under exactly its
+// name and is recorded so, whatever a client sends on any transport.
 func TestServersGetOnlyWhatWasDecided(t *testing.T) {
 	t.Parallel()
 	everyCaller(t, "text", func(t *testing.T, route, name string, open func(*house, string) caller) {
@@ -381,8 +381,8 @@ func TestServersGetOnlyWhatWasDecided(t *testing.T) {
 	})
 }
 
-// With everything denied, nothing a client says reaches a server: with the sessions
-// and connections of before, and with the handshake allowed too.
+// With everything denied, nothing that a client sends reaches a server: not on the
+// sessions and connections of before, and not with the handshake allowed.
 func TestDeniedCallersReachNoServer(t *testing.T) {
 	t.Parallel()
 	for what, text := range map[string]string{
@@ -420,7 +420,7 @@ func TestDeniedCallersReachNoServer(t *testing.T) {
 	}
 }
 
-// A request without an id is none: it is refused, and no server hears of it.
+// A request without an id is refused, and no server gets it.
 func TestRequestsWithoutAnIDGoNowhere(t *testing.T) {
 	t.Parallel()
 	everyCaller(t, "text", func(t *testing.T, route, name string, open func(*house, string) caller) {
@@ -469,8 +469,8 @@ func TestRequestsWithoutAnIDGoNowhere(t *testing.T) {
 	})
 }
 
-// A log level that a session may not set on a server does not come there with a
-// later connection either.
+// A log level that policy denies for a server is not set on its later connections
+// either.
 func TestLogLevelOfANewConnectionIsDecided(t *testing.T) {
 	t.Parallel()
 	h, servers := hurdles(t)
@@ -488,8 +488,8 @@ func TestLogLevelOfANewConnectionIsDecided(t *testing.T) {
 	}
 }
 
-// Each resource of a listen is decided and recorded by itself, and a server hears of
-// no other.
+// Each resource of a listen is decided and recorded separately, and the server gets
+// only those that are allowed.
 func TestResourcesOfAListenAreDecided(t *testing.T) {
 	t.Parallel()
 	h, servers := hurdles(t)

@@ -11,7 +11,7 @@ import (
 
 // A legacy server is told the clientInfo of a modern client where the connection is
 // kept for clients that declare the same; clients of another principal never share it.
-func TestWhoIsToldTheClient(t *testing.T) {
+func TestALegacyServerIsToldTheClientInfo(t *testing.T) {
 	t.Parallel()
 	const long = maxInfo + 1
 	for kind, start := range transports {

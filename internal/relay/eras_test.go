@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// A client of one era and a server that speaks the other alone.
+// A legacy client can use a server that speaks the modern era alone.
 func TestLegacyClientOnAModernServer(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
@@ -50,6 +50,7 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 	}
 }
 
+// A modern client can use a server that speaks the legacy era alone.
 func TestModernClientOnALegacyServer(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
@@ -128,7 +129,8 @@ func TestProtocolCanBePinned(t *testing.T) {
 	equal(t, "pinned to an era that it does not speak", code(h.modern("/mcp/s", "uid:1000").tool("t", "")), "1502")
 }
 
-// The era is learnt once, and looked at again when no era works any more.
+// The era of a server is probed once and remembered. When no era works any
+// more, both are tried again.
 func TestEraIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "legacy")
@@ -147,7 +149,7 @@ func TestEraIsRemembered(t *testing.T) {
 	}
 }
 
-// Who shares a connection with whom.
+// The setting of instances decides which callers share a connection.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -178,9 +180,10 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// On a connection that principals share no question can reach the wrong one:
-// none is offered, and none is passed on.
-func TestSharedConnectionAsksNobody(t *testing.T) {
+// On a connection that principals share, the server is told of no capability to
+// ask and each of its questions is refused, so that none reaches the wrong
+// principal.
+func TestSharedConnectionCarriesNoQuestions(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
 	s.serve = func(q *query) { q.result(`{"answer":%s}`, q.ask(policy.AskElicitation, form)) }
@@ -191,19 +194,19 @@ func TestSharedConnectionAsksNobody(t *testing.T) {
 	r := ann.begin("tools/call", `{"name":"t"}`)
 	contains(t, "answer", r.end(), `"action":"decline"`)
 	if len(r.before) != 0 {
-		t.Errorf("somebody was asked: %s", r.before)
+		t.Errorf("the client was asked: %s", r.before)
 	}
 	equal(t, "outcome", h.outcome(h.decided(policy.AskElicitation, "s")), "unsupported")
 	answers := make(chan string, 1)
 	go func() { answers <- s.open()[0].put(policy.AskElicitation, form) }()
 	contains(t, "outside a call", <-answers, `"action":"decline"`)
-	h.recorded("the refusal of a question of nobody's", func(r record) bool {
+	h.recorded("the refusal of a question outside a call", func(r record) bool {
 		return r.Action == policy.AskElicitation && r.Decision == "deny" && r.Principal == ""
 	})
 }
 
-// A pooled connection is closed when nobody has used it for long, and not
-// before: not while a call runs or somebody listens.
+// A pooled connection is closed when it was not used for long, and not before:
+// not while a call runs or a client listens.
 func TestIdleConnectionsAreSwept(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "modern")
@@ -223,7 +226,7 @@ func TestIdleConnectionsAreSwept(t *testing.T) {
 	s.change(protocol.ToolsChanged, `{}`)
 	r.next()
 	r.stop()
-	eventually(t, "nobody listens", func() bool { return s.listening() == 0 })
+	eventually(t, "no listen is open", func() bool { return s.listening() == 0 })
 	b.sweep(time.Now().Add(-time.Hour))
 	if len(s.open()) != 1 {
 		t.Error("it was swept too early")

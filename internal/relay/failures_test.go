@@ -22,7 +22,7 @@ func TestCapsOnInstancesAndConcurrency(t *testing.T) {
 	over := &session{house: h, who: "uid:1000", path: "/mcp/s", version: "2025-11-25"}
 	r := over.hello0(`{}`)
 	refusal := busy(t, h, "a third instance", r, "mcpServers.s.doorward.max_instances")
-	equal(t, "what had let it in", h.outcome(record{Seq: refusal.Ref}), "busy")
+	equal(t, "outcome of the act that the gate had allowed", h.outcome(record{Seq: refusal.Ref}), "busy")
 
 	one, two := a.async("1", "tools/call", `{"name":"t"}`), b.async("77", "tools/call", `{"name":"t"}`)
 	eventually(t, "two calls run", func() bool { return len(s.got("tools/call")) == 2 })
@@ -149,7 +149,8 @@ func TestTimeouts(t *testing.T) {
 	equal(t, "outcome", h.outcome(h.decided("tools/call", "s/t")), "timeout")
 }
 
-// What goes wrong is told by a constant text and the number of the record.
+// A refusal tells its caller a constant text and the number of the record, and
+// nothing else. A hidden server looks like an unknown one.
 func TestRefusalsTellNothing(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "both")
@@ -195,14 +196,13 @@ func TestRateLimitIsOfThePrincipal(t *testing.T) {
 	if r.status != http.StatusTooManyRequests || code(end) != "1429" || r.header.Get("Retry-After") != "1" || field(end, "error", "data", "ref") == "" {
 		t.Errorf("%d %v %s", r.status, r.header, end)
 	}
-	equal(t, "somebody else", code(h.modern("/mcp/s", "token:bob").tool("t", "")), "")
+	equal(t, "another caller", code(h.modern("/mcp/s", "token:bob").tool("t", "")), "")
 	if n := len(s.got("tools/call")); n != 2 {
 		t.Errorf("%d calls reached the server", n)
 	}
 }
 
-// The operator of a development daemon is told why, the caller of any other is
-// not.
+// The cause of a failure is told to callers of a development daemon only.
 func TestDetailIsForDevelopment(t *testing.T) {
 	t.Parallel()
 	for _, dev := range []bool{false, true} {
@@ -216,8 +216,8 @@ func TestDetailIsForDevelopment(t *testing.T) {
 	}
 }
 
-// A log that cannot be written stops the acts that need a record, and nothing
-// reaches a server.
+// Acts that need a record are refused when the log cannot be written, and do
+// not reach a server.
 func TestNothingHappensWithoutARecord(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "both")

@@ -15,8 +15,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// usher is a guide: it greets by name, refuses whom it is told to, and stops or
-// cuts what holds a word.
+// usher is a guide for tests: it greets by name, refuses calls if it is told a
+// reason, and blocks or cuts params that hold a word.
 type usher struct {
 	text, less, refuses string
 	cut, block          string
@@ -49,7 +49,8 @@ func (u *usher) Outgoing(a gate.Act, params []byte) ([]byte, bool) {
 
 func guided(u *usher) option { return func(_ *house, o *Options) { o.Guide = u } }
 
-// keeper is the server that gives the guidance.
+// withKeeper builds a house with the built-in server that gives the guidance,
+// and another one.
 func withKeeper(t *testing.T, u *usher) *house {
 	t.Helper()
 	c := &clerk{}
@@ -58,8 +59,9 @@ func withKeeper(t *testing.T, u *usher) *house {
 	return h
 }
 
-// TestTheAggregateGreetsBothErasWithTheSameBytes: and the server that gives the
-// guidance does, and no other server's own words are touched.
+// TestTheAggregateGreetsBothErasWithTheSameBytes: initialize and
+// server/discover give the same instructions, also on the server that gives the
+// guidance. No other server gets them.
 func TestTheAggregateGreetsBothErasWithTheSameBytes(t *testing.T) {
 	t.Parallel()
 	h := withKeeper(t, &usher{text: "Welcome <here> & “now”"})
@@ -79,9 +81,9 @@ func TestTheAggregateGreetsBothErasWithTheSameBytes(t *testing.T) {
 	}
 }
 
-// TestAGreetingThatIsNotAllSaysSo: in the result's _meta, beside what stands
-// there.
-func TestAGreetingThatIsNotAllSaysSo(t *testing.T) {
+// TestAnIncompleteGreetingIsMarked in the result's _meta, whose other members
+// stay.
+func TestAnIncompleteGreetingIsMarked(t *testing.T) {
 	t.Parallel()
 	h := withKeeper(t, &usher{text: "Hello", less: "no_token"})
 	modern := h.modern("/mcp", "uid:1000").call("server/discover", `{}`)
@@ -91,9 +93,7 @@ func TestAGreetingThatIsNotAllSaysSo(t *testing.T) {
 	}
 }
 
-// TestWithoutAGuideTheAggregateSaysNothing holds the answers to what they are
-// where no instructions are used.
-func TestWithoutAGuideTheAggregateSaysNothing(t *testing.T) {
+func TestWithoutGuidanceTheAggregateHasNoInstructions(t *testing.T) {
 	t.Parallel()
 	h := withKeeper(t, &usher{})
 	if m := h.modern("/mcp", "uid:1000").call("server/discover", `{}`); field(m, "result", "instructions") != "" {
@@ -101,8 +101,9 @@ func TestWithoutAGuideTheAggregateSaysNothing(t *testing.T) {
 	}
 }
 
-// TestCallsWithoutGuidanceAreRefusedWithTheReason: of every server but the one
-// that can tell why, recorded, and nothing reaches a server.
+// TestCallsWithoutGuidanceAreRefusedWithTheReason: calls of every server but
+// the one that can tell the reason are refused and recorded, and do not reach
+// the server. Lists are still answered.
 func TestCallsWithoutGuidanceAreRefusedWithTheReason(t *testing.T) {
 	t.Parallel()
 	h := withKeeper(t, &usher{refuses: "expired"})
@@ -126,9 +127,9 @@ func TestCallsWithoutGuidanceAreRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// TestWhatMayNotLeaveReachesNoServer: of a built-in server's tool too; what is
-// cut arrives as it was cut.
-func TestWhatMayNotLeaveReachesNoServer(t *testing.T) {
+// TestABlockedCallReachesNoServer: a call whose params the guide blocks is
+// refused and recorded, also one of a built-in server's tool.
+func TestABlockedCallReachesNoServer(t *testing.T) {
 	t.Parallel()
 	u := &usher{block: "SECRETWORD"}
 	h := withKeeper(t, u)
@@ -171,7 +172,7 @@ func (d mirrorDesk) Call(ctx context.Context, r *upstream.Request, on func(upstr
 	return upstream.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "said", Value: wire.Get(r.Params, "arguments")})}, nil
 }
 
-func TestWhatIsCutArrivesCut(t *testing.T) {
+func TestCutArgumentsArriveCut(t *testing.T) {
 	t.Parallel()
 	m := &mirror{}
 	h := build(t, []Server{{Name: "mirror", Kind: KindBuiltin, Builtin: m, Source: "agent_msg"}}, guided(&usher{cut: "SECRETWORD"}))

@@ -118,8 +118,8 @@ func TestSealedStateIsBound(t *testing.T) {
 	equal(t, "outcome", h.outcome(h.decided("tools/call", "quiz/u")), "invalid")
 }
 
-// An upstream that asks for what the client does not offer has failed, and
-// nobody is asked.
+// A call fails when its modern server asks what policy denies or the client did
+// not declare, and the client is not asked.
 func TestModernQuestionsThatMayNotBeAsked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -132,7 +132,7 @@ func TestModernQuestionsThatMayNotBeAsked(t *testing.T) {
 		{"not declared", `{"sampling":{}}`, `{"k":{"method":"elicitation/create","params":{"message":"m"}}}`, askAll, policy.AskElicitation},
 		{"a good one and a bad one", elicits, `{"a":{"method":"elicitation/create","params":{"message":"m"}},"b":{"method":"sampling/createMessage"}}`, askAll, policy.AskSampling},
 		{"an unsafe URL", `{"elicitation":{"url":{}}}`, `{"k":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"http://evil.example"}}}`, askAll, policy.AskElicitation},
-		{"a method nobody knows", elicits, `{"k":{"method":"future/ask"}}`, askAll, "future/ask"},
+		{"an unknown method", elicits, `{"k":{"method":"future/ask"}}`, askAll, "future/ask"},
 		{"no method", elicits, `{"k":{}}`, askAll, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -286,8 +286,8 @@ func TestTasksAreBoundToTheirPrincipal(t *testing.T) {
 	})
 }
 
-// Whatever a client makes of a handle, opening it gives errSeal or what was
-// sealed for exactly this use.
+// Opening a handle gives an error or what was sealed for exactly this use,
+// whatever a client made of the handle.
 func FuzzOpen(f *testing.F) {
 	seal, err := seal.New(make([]byte, 32))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// herald is a server that is part of the daemon and tells each listen what is
-// for the delivery session that it came with.
+// herald is a built-in server that tells each listen of the changes for its
+// delivery session.
 type herald struct {
 	clerk
 
@@ -75,11 +75,11 @@ func (h *herald) listens() int {
 	return len(h.ears)
 }
 
-// TestEachListenOfABuiltInServerIsToldByItself: listens of one principal that
-// bear different delivery sessions come to the server as several, each under
-// its own pass and with what it asked for alone, on the route and on the
-// aggregate. What is said to one, no other hears.
-func TestEachListenOfABuiltInServerIsToldByItself(t *testing.T) {
+// TestListensOfABuiltInServerAreSeparate: listens of one principal with
+// different delivery sessions reach the server as several, each under its own
+// pass and with its own filter, on the route and on the aggregate. What the
+// server tells one, no other gets.
+func TestListensOfABuiltInServerAreSeparate(t *testing.T) {
 	t.Parallel()
 	for path, uri := range map[string]string{"/mcp/herald": "clerk://%s", "/mcp": "doorward://herald/clerk://%s"} {
 		t.Run(path, func(t *testing.T) {

@@ -29,7 +29,7 @@ type bait struct {
 	body    string // raw, with the question in it
 }
 
-// baits makes them up.
+// baits makes baits.
 type baits struct {
 	attempts
 	n      int
@@ -114,7 +114,8 @@ func (b *baits) params(method, canary string) string {
 		`{"mode":"url","message":`+text+`,"url":"https://x.example/"}`, `{"mode":"Url","message":`+text+`,"url":"https://x.example/"}`)
 }
 
-// trap is a server that says what the test gives it, with the next request.
+// trap is a server that sends the bait that the test has set, with the next request
+// of the right method.
 type trap struct {
 	*script
 	mu     sync.Mutex
@@ -180,7 +181,7 @@ func batch(x bait) []byte {
 	return slices.Concat([]byte("["), ask, []byte(","), rawjson.AppendNotification(nil, "notifications/future", nil), []byte("]"))
 }
 
-// setOff has a caller take one bait.
+// setOff sets a bait and has a caller send the request for it.
 func (p *trap) setOff(c caller, h *house, route string, x bait) {
 	p.mu.Lock()
 	p.next = x
@@ -219,8 +220,8 @@ func everyTrap(t *testing.T, caps string, ask policy.List, f func(t *testing.T, 
 	}
 }
 
-// What a server asks for reaches no client that policy or the client itself does
-// not want to be asked, wherever in a message the question stands.
+// A question that policy denies or the client did not declare does not reach the
+// client, wherever in a message it stands.
 func TestNoPartOfAQuestionReachesWhoIsNotToBeAsked(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -253,8 +254,8 @@ func TestNoPartOfAQuestionReachesWhoIsNotToBeAsked(t *testing.T) {
 	}
 }
 
-// With elicitation allowed, it comes with the server's name and has a record;
-// nothing else comes.
+// With elicitation allowed, each elicitation arrives with the server's name and has
+// a record. No other question arrives.
 func TestQuestionsComeLabelledAndRecorded(t *testing.T) {
 	t.Parallel()
 	everyTrap(t, everyCapability, elicitation, func(t *testing.T, h *house, p *trap, c caller, route string) {
@@ -283,7 +284,7 @@ func TestQuestionsComeLabelledAndRecorded(t *testing.T) {
 	})
 }
 
-// The places where a question is part of the protocol, one by one.
+// A question passes in each place where it is part of the protocol.
 func TestQuestionsPassWhereTheProtocolHasThem(t *testing.T) {
 	t.Parallel()
 	const ask = `{"method":"elicitation/create","params":{"message":"who?"}}`
@@ -320,7 +321,7 @@ func TestQuestionsPassWhereTheProtocolHasThem(t *testing.T) {
 	}
 }
 
-// A server that greets with a question is not connected.
+// A server with a question in its handshake is not connected.
 func TestQuestionInAHandshake(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -334,8 +335,8 @@ func TestQuestionInAHandshake(t *testing.T) {
 	}
 }
 
-// What would reach the client in a form that it reads otherwise than Doorward does,
-// or cannot answer, fails the call.
+// A question fails its call if the client could read it differently from Doorward,
+// or cannot answer it.
 func TestQuestionsThatNoClientCanTake(t *testing.T) {
 	t.Parallel()
 	const ask = `{"k":{"method":"elicitation/create","params":{"message":"canary"}}}`

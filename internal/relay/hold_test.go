@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// counter is where the operator decides.
+// counter is the queue of held calls, where a test decides in the operator's place.
 type counter struct {
 	t     *testing.T
 	queue *approval.Queue
@@ -28,7 +28,7 @@ func withCounter(d *counter, server, page string, wait time.Duration) option {
 	}
 }
 
-// settle decides the one question that waits.
+// settle decides the one call that waits.
 func (d *counter) settle(v approval.Verdict) {
 	d.t.Helper()
 	eventually(d.t, "one call waits", func() bool { return len(d.queue.Pending()) == 1 })
@@ -37,8 +37,9 @@ func (d *counter) settle(v approval.Verdict) {
 	}
 }
 
-// A modern client that can be sent to a URL is sent to the page where the operator
-// decides. When it comes back, its call runs once if it was approved, and waits on if not.
+// A held call sends a modern client that can be sent to a URL to the page where the operator
+// decides. When the client comes back, its call runs once if it was approved, and waits on if
+// not.
 func TestAHeldCallLeadsToThePage(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
@@ -59,7 +60,7 @@ func TestAHeldCallLeadsToThePage(t *testing.T) {
 					accepted := `{"doorward-approval":{"action":"accept"}}`
 					waits := m.call("tools/call", back(params, first, accepted))
 					equal(t, "not approved yet", field(waits, "result", "structuredContent", "pending"), "1")
-					equal(t, "of another caller, who is asked about apart", field(h.modern(path, "token:bob").call("tools/call", back(params, first, accepted)), "result", "structuredContent", "pending"), "2")
+					equal(t, "of another caller, which is held separately", field(h.modern(path, "token:bob").call("tools/call", back(params, first, accepted)), "result", "structuredContent", "pending"), "2")
 					if err := d.queue.Settle(principal.New("uid:1000"), 1, "", approval.Verdict{Approve: true}); err != nil {
 						t.Fatal(err)
 					}
@@ -138,8 +139,8 @@ func TestNothingHeldReachesAServer(t *testing.T) {
 	}
 }
 
-// The record tells what was asked, granted, decided and done apart, each with a
-// reference to the one before.
+// The question, the grant, the decision and the outcome of a held call are separate records.
+// Each but the question and a decision to deny refers to the one before.
 func TestTheRecordOfAnApproval(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
@@ -173,9 +174,8 @@ func TestTheRecordOfAnApproval(t *testing.T) {
 	}))
 }
 
-// Equal numbers are one question however they are written, different ones are two, also
-// where a double cannot tell them apart. What runs are the very bytes that the operator
-// was shown.
+// Arguments with equal numbers are the same held call, however the numbers are written. The call
+// runs with the very bytes that the operator was shown.
 func TestTheNumbersOfAHeldCall(t *testing.T) {
 	t.Parallel()
 	for shown, equals := range map[string][]string{

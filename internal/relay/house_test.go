@@ -38,7 +38,7 @@ type house struct {
 // option changes how a house is built.
 type option func(*house, *Options)
 
-// rules sets a server's own lists.
+// withRules sets a server's own lists.
 func withRules(server string, tools, ask policy.List) option {
 	return func(h *house, _ *Options) { h.rules[server] = policy.ServerRules{Tools: tools, Ask: ask} }
 }
@@ -98,8 +98,8 @@ func authenticate(r *http.Request) (*principal.Principal, error) {
 	return who, nil
 }
 
-// end closes the house in the daemon's order, and holds every test to what no
-// test may break: each allowed act has one outcome, and nothing stays open.
+// end closes the house in the order of the daemon. It checks for every test
+// that each allowed act has one outcome and that nothing stays open.
 func (h *house) end(srv *httptest.Server) {
 	h.door.Close()
 	h.relay.Close()

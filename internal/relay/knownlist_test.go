@@ -18,8 +18,8 @@ func listed(s *script, call func(method, params string) string) (shown string, a
 	return shown, len(s.got("tools/list")) > before
 }
 
-// A list that a program has answered is asked for again after a change alone, and the
-// act that is answered without asking has one record of its decision.
+// The list of a stdio server is requested again only after a change. A list that is
+// answered without asking has one record of its decision.
 func TestKnownListIsNotAskedForAgain(t *testing.T) {
 	t.Parallel()
 	a, b := stdio(t, "alpha", "legacy"), stdio(t, "beta", "legacy")
@@ -43,7 +43,9 @@ func TestKnownListIsNotAskedForAgain(t *testing.T) {
 	equal(t, "the one that did not change", fmt.Sprint(len(b.got("tools/list"))), "1")
 }
 
-// What a server may answer otherwise the next time is asked for again.
+// A list that may change without a notification is requested again: from a server
+// without listChanged, in pages, without a time to live, or of a legacy server over
+// HTTP.
 func TestListThatMayChangeUnheardIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	silent := stdio(t, "silent", "legacy")
@@ -65,8 +67,8 @@ func TestListThatMayChangeUnheardIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// On a connection that all callers share each is shown what was asked for it, and never
-// what another one was told.
+// On a connection that callers share, each caller gets the list that was requested for
+// it, never the list of another.
 func TestKnownListIsOfOneCaller(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
@@ -90,8 +92,8 @@ func (m *modern) with(method, params string) string {
 	return m.call(method, params)
 }
 
-// Whatever happens between two lists, each caller is shown what its servers offer at
-// that moment and its policy allows: what a relay that asks every time would show.
+// Each caller gets what its servers offer at that moment and its policy allows, as
+// from a relay that requests every list, whatever happened between two lists.
 func TestKnownListsEqualAskedOnes(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Server, *upstream.Definition){"auto": instances("auto"), "shared": instances("shared"), "session": instances("session")} {

@@ -32,8 +32,8 @@ func unheard(t *testing.T, s *script) {
 	}
 }
 
-// TestEveryRequestIsLookedAtWhole: whatever its method, and wherever in it a
-// mark stands.
+// TestEveryRequestIsLookedAtWhole: the guide gets every part of a request,
+// whatever its method, with the headers and the handshake.
 func TestEveryRequestIsLookedAtWhole(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -61,8 +61,8 @@ func TestEveryRequestIsLookedAtWhole(t *testing.T) {
 	unheard(t, s)
 }
 
-// TestOneRequestIsLookedAtOnce, its headers and all, so that one find is one
-// record.
+// TestOneRequestIsLookedAtOnce together with its headers, so that one find makes
+// one record.
 func TestOneRequestIsLookedAtOnce(t *testing.T) {
 	t.Parallel()
 	u := &usher{}
@@ -76,8 +76,9 @@ func TestOneRequestIsLookedAtOnce(t *testing.T) {
 	}
 }
 
-// TestANameThatWouldBeCutIsHeldBack, since policy has decided on another; what
-// is cut elsewhere arrives cut, with the headers as they were.
+// TestANameThatWouldBeCutIsHeldBack: a name or header that the guide would cut
+// is refused, since policy has decided on the whole one. Other params arrive
+// cut, with the headers as they were.
 func TestANameThatWouldBeCutIsHeldBack(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -117,8 +118,8 @@ func TestNotificationsThatMayNotLeaveAreRefused(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatMayNotLeaveIsARefusal: the server hears what it hears of a
-// person who declined.
+// TestAnAnswerThatMayNotLeaveIsARefusal: the server gets what it gets when a
+// person declines.
 func TestAnAnswerThatMayNotLeaveIsARefusal(t *testing.T) {
 	t.Parallel()
 	h := build(t, []Server{asking(t, stdio).server()}, guided(&usher{block: secret}))
@@ -128,8 +129,9 @@ func TestAnAnswerThatMayNotLeaveIsARefusal(t *testing.T) {
 	equal(t, "answer", field(r.end(), "result", "answer", "result"), `{"action":"decline"}`)
 }
 
-// TestServersSpeakInOneLineEach, below a heading that says whose words they are:
-// none can write in our voice, in another's, or a mark of ours.
+// TestServersSpeakInOneLineEach, under a heading and behind the server's name. A
+// server cannot write in the voice of Doorward or of another server, nor add a
+// watermark on a line of its own.
 func TestServersSpeakInOneLineEach(t *testing.T) {
 	t.Parallel()
 	s := web(t, "ref", "modern")
@@ -158,7 +160,8 @@ func BenchmarkLeaving(b *testing.B) {
 	}
 }
 
-// clerkless cannot be recorded.
+// clerkless is a built-in server whose calls fail because they cannot be
+// recorded.
 type clerkless struct{ clerk }
 
 type deskless struct{ upstream.Conn }
@@ -175,8 +178,8 @@ func (d deskless) Call(ctx context.Context, r *upstream.Request, on func(upstrea
 	return upstream.Reply{}, fmt.Errorf("reading: %w", &gate.Refusal{Code: gate.CodeUnavailable, Rule: "r", Err: errors.New("no space")})
 }
 
-// TestABuiltInServerThatCannotRecordIsUnavailable, and not broken: the caller
-// may come again.
+// TestABuiltInServerThatCannotRecordIsUnavailable: the answer is a 503 with
+// Retry-After, so that the caller may come again.
 func TestABuiltInServerThatCannotRecordIsUnavailable(t *testing.T) {
 	t.Parallel()
 	h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: &clerkless{}, Source: "agent_msg"}})

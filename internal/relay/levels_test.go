@@ -16,8 +16,8 @@ func atLevel(level string) []rawjson.Edit {
 	return []rawjson.Edit{{Key: wire.MetaLogLevel, Value: []byte(`"` + level + `"`)}}
 }
 
-// chatty is a legacy server whose tools write two log messages, of which the client
-// waits for none before it calls another.
+// chatty is a legacy server whose tools write two log messages. They wait for the test
+// before and after them.
 func chatty(t *testing.T, start func(*testing.T, string, string) *script) *script {
 	s := start(t, "s", "legacy")
 	s.serve = func(q *query) {
@@ -97,8 +97,8 @@ func TestLogsOfASharedServer(t *testing.T) {
 	}
 }
 
-// A log level that did not come to a shared server, because the server or policy refused it,
-// is set by the next client that asks for it. One that did is not set again.
+// A log level that a shared server did not get, because the server or policy refused it, is
+// set by the next client that asks for it. A level that it got is not set again.
 func TestALogLevelThatWasRefusedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, client := range []string{"legacy", "modern"} {

@@ -39,11 +39,11 @@ func TestAMergedListIsOneCall(t *testing.T) {
 	m := h.modern("/mcp", "uid:1000")
 	equal(t, "all", join(names(m.call("tools/list", `{}`), "tools", "name")), "a__t b__t c__t")
 	refusedBy(t, h, "the second within a second", m.begin("tools/list", `{}`), http.StatusTooManyRequests, gate.RuleRate)
-	equal(t, "somebody else", join(names(h.modern("/mcp", "token:bob").call("tools/list", `{}`), "tools", "name")), "a__t b__t c__t")
+	equal(t, "another caller", join(names(h.modern("/mcp", "token:bob").call("tools/list", `{}`), "tools", "name")), "a__t b__t c__t")
 }
 
-// One caller with all its calls under way: it is refused, on one server and on
-// all, and another is not.
+// A caller with as many running calls as it may have is refused further ones,
+// on one server and on all. Another caller is not.
 func TestCallsOfOneCallerAtOnce(t *testing.T) {
 	t.Parallel()
 	s, other := web(t, "s", "modern"), web(t, "other", "modern")
@@ -57,13 +57,13 @@ func TestCallsOfOneCallerAtOnce(t *testing.T) {
 	equal(t, "of", r.Principal+" "+r.Resource, "uid:1000 s/second")
 	refusedBy(t, h, "a list", h.modern("/mcp", "uid:1000").begin("tools/list", `{}`), 503, gate.RuleCalls)
 	refusedBy(t, h, "in a session", (&session{house: h, who: "uid:1000", path: "/mcp/other", version: "2025-11-25"}).hello0(`{}`), 503, gate.RuleCalls)
-	equal(t, "somebody else", code(h.modern("/mcp/other", "token:bob").tool("t", "")), "")
+	equal(t, "another caller", code(h.modern("/mcp/other", "token:bob").tool("t", "")), "")
 	s.proceed <- struct{}{}
 	<-done
 	equal(t, "when it has ended", code(h.modern("/mcp/other", "uid:1000").tool("t", "")), "")
 }
 
-// Listening is counted by itself, and on the aggregate once.
+// Listens are counted apart from calls. A listen on the aggregate counts once.
 func TestListensOfOneCallerAtOnce(t *testing.T) {
 	t.Parallel()
 	h := build(t, []Server{web(t, "a", "modern").server(), web(t, "b", "modern").server()}, limited(gate.Limits{Calls: 1, Streams: 2}))
@@ -84,8 +84,8 @@ func TestListensOfOneCallerAtOnce(t *testing.T) {
 	})
 }
 
-// A server that asks without end uses up its own rate, and nothing of what its
-// caller may do.
+// The questions of a server count towards its own rate, not towards that of its
+// caller.
 func TestQuestionsCostTheirCallerNothing(t *testing.T) {
 	t.Parallel()
 	s := web(t, "quiz", "legacy")

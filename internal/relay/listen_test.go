@@ -60,8 +60,8 @@ func TestListenOnOneServer(t *testing.T) {
 	}
 }
 
-// Nothing comes before the acknowledgement, and that comes only when the
-// server has given its own.
+// A listen is acknowledged after its server has acknowledged it, and nothing comes before
+// that.
 func TestListenIsAcknowledgedAfterTheServer(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -87,8 +87,8 @@ func TestListenIsAcknowledgedAfterTheServer(t *testing.T) {
 	equal(t, "then the change", text(r.next(), "method"), protocol.ToolsChanged)
 }
 
-// Several listens of a client at once, on a server that keeps one for a
-// connection: each hears what it asked for, under its own id.
+// Each of several listens of a client gets what it asked for under its own id. The server
+// has one listen for all.
 func TestSeveralListensOnOneServer(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
@@ -146,8 +146,8 @@ func TestSeveralListensOnOneServer(t *testing.T) {
 	}
 }
 
-// A server that restarts costs nobody his listen: it is opened again, and its
-// clients look again.
+// A listen goes on when its server restarts or ends the listen: it is opened again, and
+// its client is told to look again.
 func TestListenSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"modern", "legacy"} {
@@ -256,8 +256,8 @@ func TestHangingServerDoesNotHoldAListenUp(t *testing.T) {
 	r.nextOf(protocol.ResourcesChanged)
 }
 
-// Another principal's listen hears nothing of a private connection, and what
-// policy forbids is left out, also when it changes its mind.
+// A listen gets nothing of another principal's connection and nothing that policy forbids,
+// also after the policy changes.
 func TestListenHearsOnlyWhatIsItsOwn(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "modern")
@@ -308,8 +308,8 @@ func TestListenEndsGracefully(t *testing.T) {
 	contains(t, "result", r.next(), `"resultType":"complete"`)
 }
 
-// A client hears of the tasks that it names, if its principal made them, in its own words.
-// Their questions are decided for it.
+// A listen gets the changes of the tasks that it names and its principal made, under the
+// ids that its client knows. Their questions are decided.
 func TestListenToTasks(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {

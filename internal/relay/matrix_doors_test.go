@@ -30,7 +30,7 @@ var kinds = []struct{ name, words string }{
 // carries reports that a transport has an era.
 func carries(transport, era string) bool { return transport != "sse" || era == "legacy" }
 
-// talk is a client to whom everything comes on one stream: that of the transport of
+// talk is a client that gets everything on one stream: that of the transport of
 // 2024-11-05, or the output of `doorward connect`.
 type talk struct {
 	*reply

@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// cells are client > server.
+// cells are the pairs of eras, as client > server.
 var cells = []struct{ name, client, server string }{
 	{"legacy > legacy", "legacy", "legacy"}, {"modern > modern", "modern", "modern"},
 	{"legacy > modern", "legacy", "modern"}, {"modern > legacy", "modern", "legacy"},
@@ -173,8 +173,8 @@ func exhibits(q *query, s *script) {
 	}
 }
 
-// inquire asks what a name says: methods separated by commas at once, rounds by
-// semicolons.
+// inquire asks the questions that a name lists: commas separate questions at once,
+// semicolons separate rounds.
 func inquire(q *query, s *script, what string) {
 	rounds := strings.Split(what, ";")
 	params := map[string]string{"form": `{"message":"m","requestedSchema":{"type":"object"}}`, "url": `{"mode":"url","message":"m","url":"https://x.example/","elicitationId":"e"}`,
@@ -425,8 +425,8 @@ var matrix = []feature{
 	}},
 }
 
-// noTask is what requests about a task of the other era are answered: each the same, and
-// none reaches the server.
+// noTask returns the answer to requests about a task of the other era. Each gets the same
+// answer, and none reaches the server.
 func (p *pair) noTask() string {
 	if p.client == p.server {
 		return "-"

@@ -12,7 +12,7 @@ import (
 
 const future = "notifications/future"
 
-// inform sends a notification as a client of either era does, and returns how it was taken.
+// inform sends a notification as a client of either era does, and returns the answer.
 func inform(h *house, era, path, who, method, params string) *reply {
 	if era == "legacy" {
 		return h.legacy(path, who, `{}`).post(notification(method, params))

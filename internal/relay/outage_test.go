@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// A server that cannot be reached: the first callers are told when it was tried, the others at once and when to come
-// again; each failure has its record, and status says how it stands.
+// The first calls to a server that cannot be reached fail when it was tried, the others at once and with a time to come
+// again. Each failure has its record, and status tells the state.
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -62,8 +62,8 @@ func (w *wallet) Needs() (string, error) {
 	return "doorward login s", nil
 }
 
-// A server that wants a sign-in: constant text to the caller, the command to the operator, a word in the record; on the
-// aggregate it hides nobody.
+// A server that needs a sign-in gives the caller a constant text, the operator the command and the record the outcome
+// "sign-in". Lists of the aggregate go on without it.
 func TestServerThatWantsASignIn(t *testing.T) {
 	t.Parallel()
 	s, good := web(t, "s", "modern"), web(t, "good", "modern")
@@ -126,8 +126,8 @@ func TestCapOnListens(t *testing.T) {
 	}
 }
 
-// A stdio server that ends when it is initialized twice serves any number of clients, one after the other and at once,
-// where they share it: the one handshake of each child is Doorward's.
+// A stdio server that ends when it is initialized twice serves any number of clients that share it: the one handshake
+// of each child is made by Doorward.
 func TestSecondClientOfAStdioServer(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")

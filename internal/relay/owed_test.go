@@ -57,9 +57,9 @@ func within(t *testing.T, what string, f func() string) string {
 	return out
 }
 
-// Six servers, of which one hangs, one takes long to start and one is broken: a
-// list comes within 3 s with what is there, says in status what it lacks, and is
-// complete when the client was told to look again.
+// A list comes within 3 s with the servers that are there, although one of six servers
+// hangs, one takes long to start and one is broken. Status says what the list lacks, and it
+// is complete after the client was told to look again.
 func TestAListWaitsForNoServer(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -101,8 +101,8 @@ func TestAListWaitsForNoServer(t *testing.T) {
 	}
 }
 
-// A server that is known is shown from what was approved of it while it starts:
-// as far as the caller may use it, and cleaned. A call waits for it.
+// While a known server starts, its list is what was approved of it: cleaned, and as far as
+// the caller may use it. A call waits for the server.
 func TestAStartingServerIsShownAsApproved(t *testing.T) {
 	t.Parallel()
 	s, book := stdio(t, "s", "legacy"), shelf(t)
@@ -180,8 +180,8 @@ func leastOf(took func() time.Duration, long bool) time.Duration {
 	return least
 }
 
-// Of two servers that are not known one hangs and one starts in a second: the list goes out
-// with the first answer.
+// A list goes out with the first answer when none of its servers is known: here one hangs
+// and one starts in a second.
 func TestAHastyClientWaitsForTheFirst(t *testing.T) {
 	t.Parallel()
 	took := leastOf(func() time.Duration {
@@ -196,8 +196,8 @@ func TestAHastyClientWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// A server that takes long for every list is shown as it answered, and its
-// clients are not sent in circles.
+// The last answer of a server that is slow with every list is shown, and clients are not
+// told to list again for each.
 func TestAServerThatIsSlowWithEveryList(t *testing.T) {
 	t.Parallel()
 	s, book := stdio(t, "s", "legacy"), shelf(t)

@@ -20,8 +20,8 @@ const annotated = `{"name":"t","inputSchema":{"type":"object","properties":{` +
 	`"deep":{"type":"object","properties":{"x-mcp-header":{"type":"string","x-mcp-header":"Deep"}}},` +
 	`"free":{"type":"number"}}}}`
 
-// Doorward serves the schema of a stdio server over HTTP, so it is Doorward
-// who holds clients to the headers that the schema asks for.
+// Doorward checks the headers of a call that the tool's schema asks for,
+// because it serves the schema of any server over HTTP.
 func TestParamHeadersAreValidated(t *testing.T) {
 	t.Parallel()
 	for _, server := range []struct {
@@ -61,7 +61,7 @@ func TestParamHeadersAreValidated(t *testing.T) {
 				{"a boolean by its text", `"dry":true`, []string{"Dry-Run", "True"}, false},
 				{"deep, by the name of a keyword", `"deep":{"x-mcp-header":"v"}`, []string{"Deep", "v"}, true},
 				{"deep and missing", `"deep":{"x-mcp-header":"v"}`, nil, false},
-				{"a header that nobody asks for", ``, []string{"Other", "x"}, true},
+				{"a header that no schema names", ``, []string{"Other", "x"}, true},
 			} {
 				var header []string
 				for i, v := range c.header {
@@ -83,8 +83,8 @@ func TestParamHeadersAreValidated(t *testing.T) {
 	}
 }
 
-// Towards a modern HTTP server the headers are made from the outgoing body;
-// unknown ones pass, and nothing else does.
+// Headers for params to a modern HTTP server are made from the outgoing body.
+// Unknown ones of this kind pass, and no other header does.
 func TestParamHeadersAreRecomputed(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -108,8 +108,9 @@ func TestParamHeadersAreRecomputed(t *testing.T) {
 	equal(t, "on the aggregate", strings.Join(s.last("tools/call").header["Mcp-Name"], "|"), "t")
 }
 
-// A client of `doorward connect` speaks stdio and writes no such headers; a
-// server that wants them gets them all the same.
+// A client of `doorward connect` needs no headers for params, because it speaks
+// stdio. A server that wants them gets them from Doorward, and a wrong one is
+// refused.
 func TestStdioClientsNeedNoParamHeaders(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"stdio", "http"} {
@@ -225,7 +226,8 @@ func TestChangedSchema(t *testing.T) {
 	})
 }
 
-// A server that pages for ever ends nobody's patience.
+// A call to a server whose tool list never ends is answered, after at most
+// offer.MaxPages pages.
 func TestEndlessToolList(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -245,8 +247,8 @@ func TestEndlessToolList(t *testing.T) {
 	}
 }
 
-// What is learnt of a list that was asked for before a change is not kept as
-// the state after it.
+// A list that was requested before a change is not learned as the state after
+// it.
 func TestLearningAcrossAChange(t *testing.T) {
 	t.Parallel()
 	var p paramheader.Table

@@ -160,8 +160,8 @@ func TestPartOfTheAnswers(t *testing.T) {
 	contains(t, "end", text(m.call("tools/call", back(params, rest, `{"quiz-2":{"action":"accept","content":{"n":2}}}`)), "result", "said"), "1", "2")
 }
 
-// A parked call is its principal's, and of one name with its arguments. Nothing of
-// what another request asks reaches it, or the server.
+// A parked call is bound to its principal, server, method, name and arguments. Another
+// request for it is refused and does not reach the server.
 func TestParkedCallIsBound(t *testing.T) {
 	t.Parallel()
 	s, other := asker(t, stdio), web(t, "other", "legacy")
@@ -235,8 +235,8 @@ func TestClientLeavesAParkedCall(t *testing.T) {
 	}
 }
 
-// A parked call that expires ends at its server too: the server is told that the
-// question was cancelled, and when it goes on all the same, that the call is.
+// A parked call that expires ends at its server too: the question is cancelled, and then the
+// call if the server goes on.
 func TestAnExpiredCallEndsAtItsServer(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
@@ -287,9 +287,9 @@ func (h *house) calls(server string) (n int) {
 	return n
 }
 
-// On one pipe a question does not say whose it is. It is put to the only call that
-// can have asked; where several can, to none, and from then on each of those has a
-// connection of its own while it asks.
+// A question on a pipe, which does not name its call, goes to the only call that can have
+// asked it. If several can, it goes to none, and from then on each of these has a connection
+// of its own while it asks.
 func TestQuestionsOfParallelCallsOnAPipe(t *testing.T) {
 	t.Parallel()
 	s := asker(t, stdio)
@@ -342,7 +342,7 @@ func TestQuestionsOfParallelCallsOnAPipe(t *testing.T) {
 	wg.Wait()
 }
 
-// Many clients with many questions over HTTP: each gets its own.
+// Each of many clients over HTTP gets the questions of its own call.
 func TestParallelQuestionsOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := asker(t, web)
@@ -487,7 +487,7 @@ func TestLegacyServerMayNotAskAModernClient(t *testing.T) {
 		{"denied", everyQuestion, policy.AskElicitation, policy.List{}},
 		{"sampling by default", everyQuestion, policy.AskSampling, elicitation},
 		{"roots by default", everyQuestion, policy.AskRoots, elicitation},
-		{"no question that there is", everyQuestion, "future/ask", askAll},
+		{"an unknown question", everyQuestion, "future/ask", askAll},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -504,7 +504,7 @@ func TestLegacyServerMayNotAskAModernClient(t *testing.T) {
 }
 
 // A thousand parked calls whose clients are gone leave nothing: their questions are
-// cancelled, the calls end, and the record says that nobody answered.
+// cancelled, the calls end, and the record says that they were not answered.
 func TestAbandonedParkedCalls(t *testing.T) {
 	t.Parallel()
 	const principals, each = 20, 50

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// odd is JSON that a reader who re-models it would change: key order, integers
-// beyond 2^53, 1.0, escapes, white space, unknown members.
+// odd is JSON that changes if a program decodes and encodes it: key order,
+// integers beyond 2^53, 1.0, escapes, white space, unknown members.
 const odd = `{"zeta": 1.0,"alpha":9007199254740993 , "e":1E2,"u":"\u00e9é\/","n":null,"deep":[{"b":0,"a":-0.0}]}`
 
 var transports = map[string]func(*testing.T, string, string) *script{"stdio": stdio, "http": web}

@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
-// What the pin and the content rules add to a call of a server whose tools are
-// approved and that is not scanned.
+// BenchmarkPinnedCall measures what the pin and the content rules add to a call
+// of a server whose tools are approved and that is not scanned.
 func BenchmarkPinnedCall(b *testing.B) {
 	guard := shelf(b).Guard("s", false, nil)
 	list := []byte(`[`)

@@ -63,9 +63,9 @@ func choosy(q *query) {
 	}
 }
 
-// What changed is on no list and answered like what does not exist, byte for
-// byte; the rest goes on; and an approval gives it back, on the connections
-// that are open too.
+// A changed or new tool is on no list, and a call of it gets the answer of an unknown
+// tool, byte for byte. Other tools work. An approval releases it, on open connections
+// too.
 func TestAChangedToolIsWithheld(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
@@ -115,8 +115,8 @@ func TestAChangedToolIsWithheld(t *testing.T) {
 	}
 }
 
-// A call whose tool nobody listed on this connection makes Doorward look
-// first, once, until the server says that its tools changed.
+// A call of a tool that was not listed on its connection makes Doorward request the
+// list first. It does so once, until the server says that its tools changed.
 func TestACallCannotGoRoundThePin(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -147,7 +147,8 @@ func TestACallCannotGoRoundThePin(t *testing.T) {
 	}
 }
 
-// A tool that came in silence is found when it is called for the first time.
+// A tool that a server added without a notification is found when it is called. Calls
+// of unknown names request the list once a second at most.
 func TestANameThatIsOnNoListIsLookedForAgain(t *testing.T) {
 	t.Parallel()
 	s, book := web(t, "s", "modern"), shelf(t)
@@ -319,8 +320,8 @@ func TestInstructionsAreCleanedAndWithheld(t *testing.T) {
 	}
 }
 
-// A cleaned name is called under its clean spelling alone, and the server gets
-// its own.
+// A cleaned name is called under its clean spelling alone, and the server gets its own
+// spelling.
 func TestACleanedNameHasOneSpelling(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -341,8 +342,8 @@ func TestACleanedNameHasOneSpelling(t *testing.T) {
 	}
 }
 
-// By hand nothing goes on before it is approved, and a program that may not be
-// started is not.
+// A server with manual approval is not started before its command is approved, and
+// nothing of it is offered before that is approved too.
 func TestByHandAServerIsNotStarted(t *testing.T) {
 	t.Parallel()
 	s, other, book := stdio(t, "s", "legacy"), web(t, "other", "legacy"), shelf(t)
@@ -382,8 +383,8 @@ func TestByHandAServerIsNotStarted(t *testing.T) {
 	}
 }
 
-// A server that lists nothing, or fails to, is passed what it is asked: there
-// was nothing that anybody could have been told.
+// Calls of a server that lists nothing, or fails to, are passed on: there is no
+// definition to withhold.
 func TestAServerWithoutAList(t *testing.T) {
 	t.Parallel()
 	for what, answer := range map[string]func(*query){
@@ -408,7 +409,8 @@ func TestAServerWithoutAList(t *testing.T) {
 	}
 }
 
-// Many sessions list and call while the server changes and somebody approves.
+// Calls of many sessions succeed or are answered as unknown while the server changes
+// and the changes are approved.
 func TestManySessionsAtOnceUnderThePin(t *testing.T) {
 	t.Parallel()
 	s, book := stdio(t, "s", "legacy"), shelf(t)
@@ -441,9 +443,9 @@ func TestManySessionsAtOnceUnderThePin(t *testing.T) {
 	}
 }
 
-// The answer to what is withheld is that of the server to what it does not
-// have, whatever form that has; where there is no such answer, one of ours.
-func TestWhatIsWithheldLooksLikeWhatDoesNotExist(t *testing.T) {
+// A call of a withheld tool gets the server's answer to an unknown name, in any form.
+// Where there is no such answer it gets Doorward's own.
+func TestAWithheldToolLooksLikeAnUnknownOne(t *testing.T) {
 	t.Parallel()
 	const ours = `{"code":-32602,"message":"Unknown tool"}`
 	for what, c := range map[string]struct {
@@ -477,7 +479,7 @@ func TestWhatIsWithheldLooksLikeWhatDoesNotExist(t *testing.T) {
 	}
 }
 
-// Who declares more may be offered more, from the start.
+// A client that declares more may be offered more, from the start.
 func TestOffersDependOnWhatTheClientDeclares(t *testing.T) {
 	t.Parallel()
 	s, book := stdio(t, "s", "legacy"), shelf(t)
@@ -500,9 +502,9 @@ func TestOffersDependOnWhatTheClientDeclares(t *testing.T) {
 	equal(t, "withheld", join(book.Items("s")), "")
 }
 
-// TestWhatIsWithheldOfOneInstanceIsShown: the operator sees and approves what any
-// session cannot use, whatever the instance offers that he happens to look at.
-func TestWhatIsWithheldOfOneInstanceIsShown(t *testing.T) {
+// TestTheOperatorSeesWhatAnyInstanceWithholds: what any session cannot use is shown
+// and can be approved, whatever the instance offers that a look reaches.
+func TestTheOperatorSeesWhatAnyInstanceWithholds(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
 		for _, era := range []string{"legacy", "modern"} {

@@ -10,7 +10,7 @@ import (
 )
 
 // library is a server whose messages name its resources in every place that the
-// protocol has for it. A URI is on the shelf when it can be read.
+// protocol has for it.
 func library(t *testing.T, start func(*testing.T, string, string) *script, era string) *script {
 	s := start(t, "shelf", era)
 	s.setList("tools/list", `{"tools":[{"name":"app","inputSchema":{},"_meta":{"ui":{"resourceUri":"ui://a","x":1.0},"ui/resourceUri":"ui://a"}}]}`)
@@ -121,7 +121,7 @@ func TestTasksOnTheAggregate(t *testing.T) {
 				}
 				stranger := clients(h, "/mcp", "token:bob")[era]
 				if got := stranger("tasks/get", fmt.Sprintf(`{"taskId":%q}`, id)); era == "modern" && code(got) != "-32602" {
-					t.Errorf("somebody else's task: %s", got)
+					t.Errorf("the task of another principal: %s", got)
 				}
 				if era == "legacy" {
 					contains(t, "the list", call("tasks/list", `{}`), `{"taskId":"jobs__t7","x":1.0}`)

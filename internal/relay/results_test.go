@@ -16,8 +16,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Whatever valid JSON a server sends, what a client gets of it is valid JSON,
-// and a list holds nothing that policy forbids.
+// A client gets valid JSON from any valid JSON of a server, and a list without
+// what policy forbids.
 func FuzzResults(f *testing.F) {
 	for _, s := range []string{`{"tools":[{"name":"a"},{"name":"secret"},{"name":7},[],null]}`, `{"tools":{"name":"a"},"nextCursor":7}`, `[]`, `"x"`, `null`, `7`, ` { } `,
 		`{"resources":[{"uri":"a"}],"ttlMs":null,"resultType":"complete"}`, `{"message":{"a":1},"_meta":7,"uri":[],"logger":"\u0000"}`,

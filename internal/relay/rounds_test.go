@@ -92,7 +92,8 @@ func paramsOf(method, path string) string {
 	return `{"name":"` + name + `","arguments":{"v":1.0}}`
 }
 
-// Each way in which a legacy client does not answer has one end.
+// A legacy client that declines, cancels or fails an elicitation has this told to the
+// server. An error in place of another answer ends the call.
 func TestLegacyClientThatGivesNoInput(t *testing.T) {
 	t.Parallel()
 	elicitation := `"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who?"}}},`
@@ -144,8 +145,8 @@ func TestModernServerMayNotAskALegacyClient(t *testing.T) {
 	}
 }
 
-// A server that asks for a repeat without a question gets it after a pause, and one
-// that never ends is ended.
+// A server that asks for a repeat without a question gets it. A server that never ends
+// is stopped after failure.MaxRounds rounds.
 func TestRoundsEnd(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -175,7 +176,7 @@ func TestRoundsEnd(t *testing.T) {
 	}
 }
 
-// The client's end ends the call, and its questions.
+// The end of a legacy session during a round ends its call and the question.
 func TestLegacyClientLeavesDuringARound(t *testing.T) {
 	t.Parallel()
 	s := interview(t, web, `"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"who?"}}},`)
@@ -219,8 +220,8 @@ func TestServerEndsBetweenRounds(t *testing.T) {
 	}
 }
 
-// A server that says in a later round that it was not run ends the call: the rounds
-// before it were.
+// A server that refuses a later round ends the call. The call is not sent again,
+// because the rounds before were run.
 func TestLaterRoundIsRefused(t *testing.T) {
 	t.Parallel()
 	s := web(t, "quiz", "modern")

@@ -139,8 +139,8 @@ func TestScanMonitors(t *testing.T) {
 	noCanary(t, h)
 }
 
-// What a server says outside of calls, what it asks and what it is answered
-// are looked at too.
+// Content rules also apply to what a server says outside of calls, to its
+// questions and to the answers.
 func TestScanOfStreamsAndQuestions(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
@@ -207,7 +207,7 @@ func TestScanBlocksQuestionsAndNotifications(t *testing.T) {
 	}
 }
 
-// Headers that repeat a parameter are cut like it, and stay equal to it.
+// A header that repeats a parameter is cut like it, and stays equal to it.
 func TestScanCutsHeadersLikeTheirParameters(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -221,11 +221,11 @@ func TestScanCutsHeadersLikeTheirParameters(t *testing.T) {
 	q := s.last("tools/call")
 	equal(t, "body", field(q.raw, "params", "arguments", "a"), `"x [redacted:canary]"`)
 	equal(t, "header", join(q.header["Mcp-Param-A"]), "x [redacted:canary]")
-	equal(t, "a header that nobody knows", join(q.header["Mcp-Param-Other"]), "[redacted:canary]")
+	equal(t, "an unknown header", join(q.header["Mcp-Param-Other"]), "[redacted:canary]")
 }
 
-// A list is an offer, not a result: names in it must be callable.
-func TestScanLeavesListsAndHandles(t *testing.T) {
+// Content rules do not change a list, because the names in it must be callable.
+func TestScanLeavesLists(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
 	s.setList("tools/list", `{"tools":[{"name":"canary-1"}]}`)

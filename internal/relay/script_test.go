@@ -377,7 +377,8 @@ func (s *script) setList(method, result string) {
 	s.lists[method] = result
 }
 
-// change tells everybody who listens, and every legacy connection.
+// change sends a notification to every listen, and on every legacy connection
+// without one.
 func (s *script) change(method, params string) {
 	for _, c := range s.open() {
 		c.mu.Lock()

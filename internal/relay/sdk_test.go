@@ -36,8 +36,8 @@ var everythingServer = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// A server written by somebody else, over standard streams, for clients of
-// both eras at once.
+// go-sdk's conformance server works over standard streams for clients of both
+// eras.
 func TestSDKServer(t *testing.T) {
 	t.Parallel()
 	path, err := everythingServer()
@@ -77,7 +77,8 @@ func TestSDKServer(t *testing.T) {
 	})
 }
 
-// The older HTTP+SSE transport upstream, and a client that speaks it too.
+// A client on the transport of 2024-11-05 can use a server on the same
+// transport: calls, questions and changes pass.
 func TestSSEOnBothSides(t *testing.T) {
 	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "old", Version: "1"}, nil)

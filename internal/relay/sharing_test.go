@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Twenty-two stdio servers and ten sessions: every session sees every tool, and
-// there is one process for each server.
+// Ten sessions of twenty-two stdio servers each get every tool, with about one
+// process for each server: at most 25.
 func TestSessionsShareTheProcessesOfTheirServers(t *testing.T) {
 	t.Parallel()
 	var scripts []*script
@@ -45,10 +45,10 @@ func TestSessionsShareTheProcessesOfTheirServers(t *testing.T) {
 	}
 }
 
-// What the server can tell apart has a process of its own: another principal,
-// other capabilities, a session that offers roots, and each session where the
-// program keeps state for it.
-func TestWhoSharesAProcess(t *testing.T) {
+// Sessions that a server can tell apart have processes of their own: those of
+// another principal or with other capabilities, a session that offers roots, and
+// each session where the program keeps state for it.
+func TestSessionsThatAServerCanTellApartShareNoProcess(t *testing.T) {
 	t.Parallel()
 	s, browser, rooted := stdio(t, "s", "legacy"), stdio(t, "browser", "legacy"), stdio(t, "rooted", "legacy")
 	for _, s := range []*script{s, browser, rooted} {
@@ -78,9 +78,9 @@ func TestWhoSharesAProcess(t *testing.T) {
 	}
 }
 
-// A question that comes while one session's call runs goes to that session, and
-// from then on such calls run apart, so that calls of two sessions can be asked
-// at once, each its own question.
+// A question that comes while the call of one session runs goes to that session.
+// From then on such calls run on separate processes, so that two sessions can be
+// asked at once.
 func TestQuestionsOfASharedProcess(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
@@ -117,12 +117,12 @@ func TestQuestionsOfASharedProcess(t *testing.T) {
 	if s.connected() < 2 || from == "11" {
 		t.Errorf("two calls that ask ran on one process: %s", from)
 	}
-	equal(t, "nobody else was asked", join(append(first.before, second.before...)), "")
+	equal(t, "no other session was asked", join(append(first.before, second.before...)), "")
 }
 
-// A question without a call, while calls of two sessions run, could be for either:
-// it reaches neither. With one session it is for that one.
-func TestAQuestionOfNobodysReachesNobody(t *testing.T) {
+// A question outside a call reaches no session while calls of two sessions run,
+// because it could be for either. If there is one session it reaches that one.
+func TestAnAmbiguousQuestionReachesNoSession(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")
 	s.serve = func(q *query) { q.arrive(); q.result(`{}`) }
@@ -155,13 +155,13 @@ func TestAQuestionOfNobodysReachesNobody(t *testing.T) {
 	}
 	for _, r := range calls {
 		if strings.Contains(join(r.before), "elicitation") {
-			t.Errorf("somebody was asked: %s", r.before)
+			t.Errorf("a session was asked: %s", r.before)
 		}
 	}
 }
 
-// Each session hears the messages of its own calls, from the level that it has
-// set; the process writes as much as the most curious wants.
+// Each session gets the log messages of its own calls from its own level on. The
+// shared process gets the most verbose of the levels.
 func TestLogLevelsOfSessionsThatShare(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy")

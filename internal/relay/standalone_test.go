@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// A legacy session hears changes on its standalone stream, of servers of
-// either era, and what it subscribes to.
+// A legacy session gets the changes of lists and of its subscriptions on its
+// standalone stream, from servers of either era.
 func TestStandaloneStream(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -47,7 +47,8 @@ func TestStandaloneStream(t *testing.T) {
 	}
 }
 
-// A change belongs to no call, whatever stream it comes on.
+// A change that comes on the stream of a call is not passed with the call. It
+// goes to the listeners.
 func TestChangeDuringACall(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -75,8 +76,9 @@ func TestChangeDuringACall(t *testing.T) {
 	}
 }
 
-// On a connection that several sessions share each hears the resources that
-// it subscribed to, and the server is told when the last one has left.
+// Each session on a shared connection gets the updates of its own
+// subscriptions, and the server is told to unsubscribe when the last session
+// has left.
 func TestSubscriptionsOnASharedConnection(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "legacy")
@@ -95,7 +97,7 @@ func TestSubscriptionsOnASharedConnection(t *testing.T) {
 	equal(t, "bob", text(b.next(), "params", "uri"), "file:///both")
 	ann.call("resources/unsubscribe", `{"uri":"file:///both"}`)
 	if n := len(s.got("resources/unsubscribe")); n != 0 {
-		t.Error("one who leaves takes the other's subscription along")
+		t.Error("the server was told to unsubscribe while another session is subscribed")
 	}
 	c.tell(protocol.ResourceUpdated, `{"uri":"file:///both"}`)
 	equal(t, "bob still hears", text(b.next(), "params", "uri"), "file:///both")
@@ -104,8 +106,8 @@ func TestSubscriptionsOnASharedConnection(t *testing.T) {
 	a.silent()
 }
 
-// A client that reads slowly is not sent the same change twice, and keeps
-// nobody else waiting.
+// A listener that reads slowly gets the same change once. One with too many
+// different changes is cut off, so that no other listener waits for it.
 func TestSlowListener(t *testing.T) {
 	t.Parallel()
 	s := &subscription{wake: make(chan struct{}, 1), granted: new(subscribe.Filter)}
@@ -127,8 +129,8 @@ func TestSlowListener(t *testing.T) {
 	}
 }
 
-// A legacy session hears nothing of a server that policy has taken from it,
-// and learns when a modern server does not honour a subscription.
+// A legacy session gets no change of a server that policy denies it, and an
+// error if a modern server does not honour a subscription.
 func TestStandaloneStreamHearsOnlyWhatItMay(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")

@@ -8,10 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Four programs of the older era that take long to start, as package runners with an
-// empty cache do, longer than a probe and than a call may take: clients of the newer
-// era, with capabilities and without, start each of them once, and no process is
-// ended before it has answered.
+// Each of four legacy programs that start slowly, as package runners with an empty
+// cache do, is started once by a modern client, and is not ended before it has
+// answered. The start takes longer than a probe and a call may.
 func TestAColdProgramIsStartedOnce(t *testing.T) {
 	t.Parallel()
 	var scripts []*script

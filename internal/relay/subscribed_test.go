@@ -44,8 +44,8 @@ func (h *house) kept(c *session) string {
 	return join(now.Resources["s"])
 }
 
-// A subscription that the server refuses is none: it is not in the stored state of the
-// session, and the server is not asked for it again on the next connection.
+// A subscription that the server refuses is not in the stored state of the session, and the
+// server is not asked for it again on the next connection.
 func TestARefusedSubscriptionIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {

@@ -26,8 +26,8 @@ func gated(t *testing.T, start func(*testing.T, string, string) *script) *script
 	return s
 }
 
-// The error with which a legacy server wants a URL opened is input_required for a modern
-// client. Coming back with the answer makes the call again.
+// The error by which a legacy server wants a URL opened becomes input_required for a
+// modern client. The call is made again when the client comes back with the answer.
 func TestURLRequiredByALegacyServer(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
@@ -55,7 +55,8 @@ func TestURLRequiredByALegacyServer(t *testing.T) {
 	}
 }
 
-// A client that cannot be sent to a URL is told what it lacks.
+// A client without elicitation by URL gets an error that names the missing
+// capability.
 func TestURLRequiredOfAClientWithoutURLs(t *testing.T) {
 	t.Parallel()
 	for _, caps := range []string{`{}`, elicits, `{"elicitation":{"form":{}}}`} {
@@ -68,7 +69,8 @@ func TestURLRequiredOfAClientWithoutURLs(t *testing.T) {
 	}
 }
 
-// A legacy client does not take a result for complete that is of another kind.
+// A result of an unknown kind is an error for a legacy client, which would take it
+// for complete.
 func TestResultOfAKindThatALegacyClientDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
@@ -81,7 +83,8 @@ func TestResultOfAKindThatALegacyClientDoesNotKnow(t *testing.T) {
 	equal(t, "modern", text(m.tool("later", ""), "result", "resultType"), "later")
 }
 
-// A cache must not share a list that policy may cut for others.
+// A public list of a server becomes private, because policy may cut it for other
+// callers and a cache must not share it.
 func TestListsAreNotPublic(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")

@@ -56,7 +56,7 @@ func quickWeb(mode string) int {
 		return 1
 	}
 	fmt.Println("http://" + l.Addr().String() + "/mcp")
-	go func() { // ends with whoever started it
+	go func() { // ends with the process that started it
 		io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// refusedDial is what a port with nobody behind it says.
+// refusedDial is the error of a dial to a port without a listener.
 var refusedDial = &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 
 // The circuit opens after five failures in a row to connect, refuses at once, lets one call through when its time is
@@ -33,7 +33,7 @@ func TestCircuit(t *testing.T) {
 		for range circuitFailures - 1 {
 			attempt(refusedDial)
 		}
-		attempt(nil) // in a row means in a row
+		attempt(nil) // a success begins the count anew
 		for range circuitFailures {
 			if wait := attempt(refusedDial); wait != 0 {
 				t.Fatalf("refused for %s too early", wait)
@@ -54,14 +54,14 @@ func TestCircuit(t *testing.T) {
 				t.Errorf("open for %s, want %s", wait, next)
 			}
 		}
-		// Somebody who leaves shows nothing, and the next may try.
+		// A caller that leaves shows nothing, and the next may try.
 		time.Sleep(4 * firstOpen)
 		left, cancel := context.WithCancel(ctx)
 		cancel()
 		probe, _ := c.enter()
 		c.done(probe, left, refusedDial)
 		if wait := attempt(errors.New("reset after it connected")); wait != 0 {
-			t.Errorf("refused for %s after somebody left", wait)
+			t.Errorf("refused for %s after a caller left", wait)
 		}
 		if open := attempt(nil); open != 0 {
 			t.Error("it did not close")
@@ -72,9 +72,9 @@ func TestCircuit(t *testing.T) {
 	})
 }
 
-// What one client can bring about does not open it: cancelled calls, calls that are refused, that time out, that fail
-// the server or that answer too much.
-func TestCircuitIsNoClientsToOpen(t *testing.T) {
+// A client cannot open the circuit: not by calls that it cancels, that are refused, that time out, that fail the
+// server or that answer too much.
+func TestAClientCannotOpenTheCircuit(t *testing.T) {
 	t.Parallel()
 	f := newFakeWeb(t, func(f *fakeWeb) {
 		f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
@@ -112,8 +112,8 @@ func TestCircuitIsNoClientsToOpen(t *testing.T) {
 	mustCall(t, c, tool("fine"), nil)
 }
 
-// A server that nobody can reach costs the callers after the first ones nothing, is heard of once, and is there again
-// for the first call after it came back.
+// Calls to a server that cannot be reached are refused at once after the first ones, with one notice. The first call
+// after the server came back connects, with another notice.
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,7 +142,7 @@ func TestUnreachableServer(t *testing.T) {
 	}
 	back, err := net.Listen("tcp", addr)
 	for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		back, err = net.Listen("tcp", addr) // somebody's connection has the port for a moment
+		back, err = net.Listen("tcp", addr) // another connection may have the port for a moment
 	}
 	if err != nil {
 		t.Fatalf("the port was taken meanwhile: %v", err)
@@ -160,7 +160,7 @@ func TestUnreachableServer(t *testing.T) {
 	}
 }
 
-// A handshake that brings the server down is held against those who say the same, and nobody else.
+// A handshake that brings the server down delays only starts with the same handshake. The table of these is bounded.
 func TestHandshakeThatBringsTheServerDown(t *testing.T) {
 	t.Parallel()
 	s := fake(t, "plain", func(d *Definition, deps *Deps) {
@@ -182,7 +182,7 @@ func TestHandshakeThatBringsTheServerDown(t *testing.T) {
 		mustCall(t, c, tool("echo"), nil)
 		c.Close()
 	}
-	for i := range 3 * maxHellos { // who varies his words does not grow the table
+	for i := range 3 * maxHellos { // other handshakes do not grow the table without end
 		s.backoff.ended(uint64(i)<<1|1, time.Now(), time.Now())
 	}
 	if len(s.backoff.by) > maxHellos {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// purse is a credential that counts what it is asked for. The server takes the newest token alone.
+// purse is a credential that keeps the refusals and has a newer token after each. The server takes the newest alone.
 type purse struct {
 	mu      sync.Mutex
 	token   int
@@ -40,7 +40,7 @@ func (p *purse) Refused(_ context.Context, used string, resp *http.Response) (bo
 	return true, nil
 }
 
-// guarded is a server that wants Bearer t1 or what want says.
+// guarded is a server that accepts only the Authorization header in want.
 func guarded(t *testing.T, want *atomic.Value) *fakeWeb {
 	return newFakeWeb(t, func(f *fakeWeb) {
 		f.stream = func(w http.ResponseWriter, r *http.Request) { events(w); <-r.Context().Done() }
@@ -55,7 +55,8 @@ func guarded(t *testing.T, want *atomic.Value) *fakeWeb {
 	})
 }
 
-// A request that is refused for its credential has not run: it is sent again with a better one, once, and the whole of it.
+// A request that is refused for its credential is sent again once, whole and with a better credential, because it has
+// not run.
 func TestCredentialIsRenewedAndTheRequestRepeated(t *testing.T) {
 	t.Parallel()
 	var want atomic.Value
@@ -91,7 +92,8 @@ func TestCredentialIsRenewedAndTheRequestRepeated(t *testing.T) {
 	}
 }
 
-// When a person has to come first, the call says so; nothing was run, nothing is tried elsewhere.
+// A dial for which a person has to sign in first fails with ErrSignIn, and no other transport is tried. Other
+// troubles with the credential have other errors.
 func TestSignInIsNeeded(t *testing.T) {
 	t.Parallel()
 	var want atomic.Value
@@ -120,7 +122,7 @@ func TestSignInIsNeeded(t *testing.T) {
 	}
 }
 
-// The credential goes to the origin of the configured URL, and to no other, whatever a request is made to say.
+// The credential goes to the origin of the configured URL alone. A request to another origin is not sent.
 func TestCredentialStaysWithItsOrigin(t *testing.T) {
 	t.Parallel()
 	own, other := newFakeWeb(t, nil), newFakeWeb(t, nil)

@@ -19,8 +19,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// A stranger holds the child's standard output open: no end of file comes, yet
-// the death of the child is known at once.
+// The death of a child is noticed at once although another process holds its
+// standard output open, so that no end of file comes.
 func TestStdioDeathIsNoticedWithoutEndOfFile(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
@@ -95,7 +95,8 @@ func TestStdioStderrGoesToTheLogWhenAsked(t *testing.T) {
 	}
 }
 
-// What breaks is logged once, with the reason and nothing that a server said.
+// A connection that breaks is logged once, with the reason and nothing that the
+// server said.
 func TestBrokenConnectionsAreLogged(t *testing.T) {
 	t.Parallel()
 	var log safeBuffer
@@ -182,7 +183,8 @@ func TestUntrustedCertificateIsNotSent(t *testing.T) {
 	}
 }
 
-// A receiver that panics takes its own goroutine down, not the table of calls.
+// A receiver that panics ends its own goroutine and leaves no call in the
+// table.
 func TestReceiverThatPanicsLeavesNoCallBehind(t *testing.T) {
 	t.Parallel()
 	c := dialLegacy(t, fake(t, "plain"), nil)

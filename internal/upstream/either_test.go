@@ -8,8 +8,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// A dial finds out the era of a program with one process of it, whichever it begins
-// with, also where the program does not answer what it does not know.
+// DialEither finds out the era of a program, whichever handshake it begins with,
+// also where the program does not answer a method that it does not know.
 func TestDialEither(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fakeServer is a stdio server that does what its mode, and the tool that is
-// called, say. Modes are about the connection, tools about one call.
+// fakeServer is a stdio server for tests. Its mode decides about the
+// connection, the tool that is called about one call.
 func fakeServer(args []string) int {
 	mode := args[0]
 	s := &fakeChild{mode: mode, in: bufio.NewReaderSize(os.Stdin, 1<<20), cancelled: map[string]bool{}}

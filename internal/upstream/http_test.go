@@ -443,7 +443,7 @@ func TestHTTPConnectionDropped(t *testing.T) {
 	}
 }
 
-func TestHTTPNobodyThere(t *testing.T) {
+func TestHTTPRefusedConnectionIsNotSent(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -476,7 +476,7 @@ func TestHTTPPrivateAddressNeedsPermission(t *testing.T) {
 	}
 }
 
-// The stream breaks, or is ended on purpose, and goes on behind the last event.
+// A stream that ends before the answer is resumed behind its last event, and the call is not sent again.
 func TestHTTPStreamIsResumed(t *testing.T) {
 	t.Parallel()
 	var id atomic.Value
@@ -752,7 +752,7 @@ func TestHTTPConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// A server that closes idle connections does not cost calls that were not sent.
+// A server that closes its connections costs at most the call that used one of them. The next call works.
 func TestHTTPIdleConnectionClosedByTheServer(t *testing.T) {
 	t.Parallel()
 	f := newFakeWeb(t, nil)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Each time limit ends its own kind of waiting, as a timeout, and lets go of the connection.
+// Each time limit ends the waiting that it is for, as a timeout, cancels the call at the server and does not
+// open the circuit. A slow answer that is heard of in time is not ended.
 func TestTimeLimits(t *testing.T) {
 	t.Parallel()
 	const short, long = 400 * time.Millisecond, 20 * time.Second
@@ -63,7 +64,7 @@ func TestTimeLimits(t *testing.T) {
 			if c.ok && err != nil || !c.ok && (!errors.Is(err, ErrTimeout) || wrapped(err) != 1) || time.Since(start) > long/2 {
 				t.Errorf("%v after %s", err, time.Since(start))
 			}
-			if !c.ok { // the server is told that nobody waits
+			if !c.ok { // the server is told
 				eventually(t, "the cancellation", func() bool { return len(f.methods(methodCancelled)) > 0 })
 			}
 			if open, _ := s.Circuit(); open {
@@ -73,7 +74,7 @@ func TestTimeLimits(t *testing.T) {
 	}
 }
 
-// A connection that does not come about ends in its time: one that is not accepted, and one without TLS.
+// A connection whose TLS handshake is not answered fails in its time, and counts as a failure to connect.
 func TestConnectLimit(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +92,8 @@ func TestConnectLimit(t *testing.T) {
 	}
 }
 
-// On a stream that calls share, silence is each call's own, and what the server says of a call begins it anew.
+// On a stream that calls share, the limit for silence holds for each call. A message of the server about the
+// call begins the time anew.
 func TestSilenceOnASharedStream(t *testing.T) {
 	t.Parallel()
 	s := fake(t, "plain", func(d *Definition, _ *Deps) { d.Idle = 600 * time.Millisecond })
@@ -107,7 +109,8 @@ func TestSilenceOnASharedStream(t *testing.T) {
 	}
 }
 
-// Streams held open beside the calls have a cap of their own: one too many is refused at once, or not opened.
+// Streams held open beside the calls have a limit of their own: a dial beyond it is refused at once, and a
+// listen beyond it opens none.
 func TestCapOnStreams(t *testing.T) {
 	t.Parallel()
 	f := newFakeEvents(t, announced)
@@ -156,7 +159,8 @@ func TestIdleStandingStream(t *testing.T) {
 	}
 }
 
-// The time that an answer takes counts against no limit of the call, and what comes behind it does again.
+// The time that the answer to a question takes counts against no limit of the call. Afterwards the limits
+// hold again.
 func TestAnswersTakeNoTimeOfACall(t *testing.T) {
 	t.Parallel()
 	const limit = 300 * time.Millisecond

@@ -21,8 +21,8 @@ func printed(line string) *Request {
 	return tool("raw", `"line":`+strconv.Quote(line))
 }
 
-// Wherever the id stands in a message that is too large, the call that it answers fails, with the numbers, and the
-// process lives on with what else is under way.
+// A message that is too large fails only the call that it answers, with both sizes in the error, wherever the id
+// stands in the message. The process and other calls go on.
 func TestATooLargeAnswerFailsItsCallAlone(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{
@@ -56,9 +56,9 @@ func TestATooLargeAnswerFailsItsCallAlone(t *testing.T) {
 	}
 }
 
-// What is no answer is dropped and counted, and costs nobody a call; so is an answer in which neither end names its
-// call, while several are under way.
-func TestATooLargeMessageThatAnswersNobodyIsDropped(t *testing.T) {
+// A message that is too large and answers no call is dropped and counted, and ends no call. So is an answer whose ends
+// do not name its call, while several calls are under way.
+func TestATooLargeMessageThatAnswersNoCallIsDropped(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{
 		"a notification": `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"$LONG"}}`,
@@ -79,8 +79,8 @@ func TestATooLargeMessageThatAnswersNobodyIsDropped(t *testing.T) {
 	}
 }
 
-// An answer without an id is that of the only call.
-func TestATooLargeAnswerWithoutAnIDIsTheOnlyCalls(t *testing.T) {
+// An answer that is too large and has no id is taken for that of the only call.
+func TestATooLargeAnswerWithoutAnIDFailsTheOnlyCall(t *testing.T) {
 	t.Parallel()
 	_, c := limited(t)
 	if _, err := c.Call(testContext(t), printed(`{"jsonrpc":"2.0","result":{"text":"$LONG"}}`), nil); !errors.Is(err, ErrTooLarge) {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// What an idle connection costs, kernel buffers and the pooled TCP connections
-// of net/http included, the child's own supervisor process not.
+// An idle connection costs no more heap and stacks of this process than its
+// limit, with its pooled TCP connections. Kernel buffers and the supervisor of
+// a child are not counted.
 func TestMemoryOfIdleConnections(t *testing.T) {
 	web := webServer(t, startQuickWeb(t, "quick-listen"))
 	quick := fake(t, "quick")

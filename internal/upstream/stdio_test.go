@@ -93,7 +93,8 @@ func TestStdioLargeResults(t *testing.T) {
 	}
 }
 
-// One byte under, at and over the limit.
+// A line may have as many bytes as the limit and not one more: lines one byte
+// under, at and over it are tried.
 func TestStdioLimitIsExact(t *testing.T) {
 	t.Parallel()
 	const limit = 100_000
@@ -209,8 +210,8 @@ func TestStdioCancelledBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// A child that has stopped reading: a big request fills the pipe. Neither its
-// own caller nor anybody else waits longer than he wants.
+// Calls to a child that has stopped reading end with their contexts, and Close
+// does not wait, although a large request fills the pipe.
 func TestStdioChildThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	c := dialLegacy(t, fake(t, "plain"), nil)
@@ -291,8 +292,9 @@ func TestStdioTooMuchGarbageInARowCostsTheConnection(t *testing.T) {
 	}
 }
 
-// What the server sends in place of an answer, and what becomes of the one call
-// in flight: it gets the answer that follows, or fails at once.
+// A broken message fails the one call in flight at once if it can be the answer
+// to it. Otherwise the call gets the good answer that follows. The connection
+// lives on.
 func TestStdioBrokenAnswers(t *testing.T) {
 	t.Parallel()
 	good := `{"jsonrpc":"2.0","id":$ID,"result":{"text":"good"}}`
@@ -380,7 +382,7 @@ func TestStdioProgressGoesToItsCallUnderTheClientsToken(t *testing.T) {
 	}
 }
 
-func TestStdioNoTokenNoneSent(t *testing.T) {
+func TestStdioCallWithoutATokenSendsNone(t *testing.T) {
 	t.Parallel()
 	c := dialLegacy(t, fake(t, "plain"), nil)
 	var events recorder
@@ -431,7 +433,7 @@ func TestStdioServerRequestWithSeveralCallsGoesToTheConnection(t *testing.T) {
 	}
 }
 
-func TestStdioServerRequestNobodyCanAnswerIsRefused(t *testing.T) {
+func TestStdioServerRequestWithoutAReceiverIsRefused(t *testing.T) {
 	t.Parallel()
 	c := dialLegacy(t, fake(t, "plain"), nil)
 	got := text(t, mustCall(t, c, tool("elicit"), nil))
@@ -470,8 +472,9 @@ func TestStdioEventsDuringTheHandshakeAreNotLost(t *testing.T) {
 	eventually(t, "the early message", func() bool { return events.count("notifications/message") == 1 })
 }
 
-// The connection's receiver may block and use the connection; calls go on.
-func TestStdioSlowReceiverStopsNobody(t *testing.T) {
+// A receiver of the connection that blocks does not delay a call, and is not
+// called while it runs. Events beyond a bound are dropped and counted.
+func TestStdioSlowReceiverDelaysNoCall(t *testing.T) {
 	t.Parallel()
 	block := make(chan struct{})
 	var inside atomic.Int32
@@ -690,8 +693,8 @@ func TestStdioOrderlyEndIsNoCrash(t *testing.T) {
 	}
 }
 
-// A call that Close overtook before it was written was not sent, and says so;
-// one that was written is lost.
+// A call that Close overtook before it was written fails as not sent, and one
+// that was written as lost. The child ends.
 func TestStdioCloseFailsCallsAndEndsTheChild(t *testing.T) {
 	t.Parallel()
 	s := fake(t, "plain")

@@ -70,7 +70,7 @@ func TestAnswersAreFramed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn := peerThat(t, tt.answer)
-			for range 2 { // the second finds the connection where the first must leave it
+			for range 2 { // the second exchange shows that the first read its whole answer
 				a, err := conn.post([]byte("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: "), []byte("{}"))
 				if err != nil {
 					t.Fatal(err)
@@ -172,8 +172,8 @@ func TestTargetsAreMissedPassedOrUnknown(t *testing.T) {
 	}
 }
 
-// TestReverseProxyPassesBothWaysAtOnce holds that the yardstick runs in full duplex: an answer may begin
-// while the request is still on its way. Without that, calls to fast upstreams fail now and then.
+// TestReverseProxyPassesBothWaysAtOnce: the reverse proxy of the comparison runs in full duplex, so an answer
+// may begin before the request has ended. Without that, calls to fast upstreams fail now and then.
 func TestReverseProxyPassesBothWaysAtOnce(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -205,7 +205,7 @@ func TestReverseProxyPassesBothWaysAtOnce(t *testing.T) {
 	}
 }
 
-func TestStallsAreTold(t *testing.T) {
+func TestStallsAreReported(t *testing.T) {
 	t.Parallel()
 	var report strings.Builder
 	printStalls(&report, []cell{{Path: pathStdio, Sessions: 1, Tool: "echo", Rounds: []window{{Longest: time.Second}, {Longest: 59 * time.Second}}}})

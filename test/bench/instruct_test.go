@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 )
 
-func TestTheDocumentsAreThoseOfATeam(t *testing.T) {
+func TestTheDocumentsHaveTheirSizeAndUniqueSentences(t *testing.T) {
 	t.Parallel()
 	all := guidance()
 	names, bytes := map[string]bool{}, 0
@@ -33,8 +33,9 @@ func TestTheDocumentsAreThoseOfATeam(t *testing.T) {
 	}
 }
 
-// The product takes the set as it is, and who fetches gets what the paths look for.
-func TestTheDocumentsAreOnesThatAReaderGets(t *testing.T) {
+// The product accepts the documents without problems, and a structural reader gets the sentences that the
+// paths look for.
+func TestTheDocumentsAreValidAndDelivered(t *testing.T) {
 	t.Parallel()
 	var docs []*document.Document
 	for _, d := range guidance() {
@@ -99,7 +100,7 @@ func TestAMarkThatTwoSessionsGetIsNoticed(t *testing.T) {
 	}
 }
 
-// Every errand gets as many turns, the first of which is not counted; one that fails is left out.
+// Every errand gets the same number of turns. The first turn is not counted. An errand that fails is left out.
 func TestErrandsTakeTurns(t *testing.T) {
 	t.Parallel()
 	var order []string

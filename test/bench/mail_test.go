@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The yardstick does what it says: each send is a row of its own and one step of its worker's counter.
+// Each send of the bare loop is a row of its own and one step of its worker's counter, durably.
 func TestTheBareLoopStoresEachMessage(t *testing.T) {
 	t.Parallel()
 	l, err := openBareLoop(t.TempDir())
@@ -39,7 +39,7 @@ func TestTheBareLoopStoresEachMessage(t *testing.T) {
 	}
 }
 
-// What is sent is fetched, once, in this process as in the daemon.
+// Each message that the book accepts is fetched exactly once.
 func TestTheBookOfTheBenchmarkDeliversWhatItTakes(t *testing.T) {
 	t.Parallel()
 	p, err := openBookPost(nil, t.TempDir())
@@ -72,7 +72,7 @@ func TestTheBookOfTheBenchmarkDeliversWhatItTakes(t *testing.T) {
 	}
 }
 
-// A store is filled within the limits of the product: it can be opened with them.
+// A filled store opens, counts its messages and passes fsck.
 func TestAFullStoreOpensWithTheLimitsOfTheProduct(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

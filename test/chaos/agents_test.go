@@ -17,18 +17,18 @@ import (
 	"time"
 )
 
-// order is what the program of the agents is told.
+// order is the input of the program of the agents.
 type order struct {
 	Sockets []string // of the daemons; agent i belongs to daemon i modulo their number
 	Agents  int
 	Drain   time.Duration // how long the mail may take to arrive once sending ends
 }
 
-// result is what came of it.
+// result is the output of the program of the agents.
 type result struct {
-	Sent, Received, Again int           // messages answered for, received, received again
-	Lost                  []string      // answered for and never received
-	Reordered             []string      // received behind a later one of the same sender
+	Sent, Received, Again int           // messages acknowledged, received, received again
+	Lost                  []string      // acknowledged and never received
+	Reordered             []string      // received after a later one of the same sender
 	Doubled               []string      // received again without the mark
 	Wedged                []string      // agents whose calls did not come back
 	Registered            time.Duration // until all agents had their names
@@ -37,7 +37,7 @@ type result struct {
 }
 
 // field is the agents of one run. They share one process, as sessions of one
-// client program, and never learn when a daemon is killed.
+// client program, and are not told when a daemon is killed.
 type field struct {
 	order   order
 	names   []string
@@ -45,7 +45,7 @@ type field struct {
 	over    atomic.Bool
 
 	mu       sync.Mutex
-	sent     map[string]bool // "from>to n", answered for
+	sent     map[string]bool // "from>to n", acknowledged
 	received map[string]bool
 	latest   map[string]int // by "from>to", the highest number received
 	result   result
@@ -85,7 +85,7 @@ func each(all []*agent, do func(*agent)) {
 	group.Wait()
 }
 
-// drain waits until all that was sent has arrived and the agents are done.
+// drain waits until all acknowledged messages have arrived and the agents are done.
 func (f *field) drain(all []*agent, done chan struct{}) {
 	for end := time.Now().Add(f.order.Drain); time.Now().Before(end) && !f.arrived(); time.Sleep(50 * time.Millisecond) {
 	}
@@ -150,7 +150,7 @@ func (a *agent) run() {
 	}
 }
 
-// again does something until the daemon has answered.
+// again repeats do until the daemon has answered it.
 func (a *agent) again(do func() error) {
 	for !a.field.over.Load() {
 		var err error
@@ -196,7 +196,7 @@ func (f *field) note(code string) {
 	f.result.Refused[code]++
 }
 
-// begin takes the name in a new session.
+// begin registers the name in a new session.
 func (a *agent) begin() error {
 	if err := a.client.hello(); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (a *agent) send() {
 	}
 }
 
-// read takes the mail, and with it confirms what the last call gave.
+// read fetches messages, which acknowledges those of the last call.
 func (a *agent) read() error {
 	var box struct {
 		Messages []struct {
@@ -245,7 +245,7 @@ func (a *agent) read() error {
 	return err
 }
 
-// take judges a message by what came before.
+// take records a received message, and whether it is a repetition or out of order.
 func (f *field) take(key string, redelivered bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// configuration has limits that 200 agents in a loop do not reach: the test is about
-// what is kept, and not about what is refused.
+// configuration has limits that 200 agents in a loop do not reach: the tests are about
+// lost messages, not about refused ones.
 const configuration = `listen: {http: []}
 agent: {attempts: 100, sends_per_minute: 100000, mailbox_messages: 100000, mailbox_bytes: 1073741824, sender_messages: 100000}
 limits: {calls_per_second: 1000000}
@@ -47,15 +47,16 @@ func sized(short, long size) size {
 	return short
 }
 
-// TestKillsOfTheDaemon kills the daemon, with its store in SQLite, again and again
-// while agents write to each other.
+// TestKillsOfTheDaemon: no acknowledged message is lost, reordered or repeated unmarked
+// while the daemon, with its store in SQLite, is killed again and again.
 func TestKillsOfTheDaemon(t *testing.T) {
 	s := sized(size{agents: 50, daemonKills: 8}, size{agents: 200, daemonKills: 130})
 	w := &world{t: t, yaml: []string{configuration}}
 	w.run(s)
 }
 
-// TestKillsOfDaemonsAndDatabase kills three daemons and the PostgreSQL that they share.
+// TestKillsOfDaemonsAndDatabase: the same holds while three daemons and the PostgreSQL
+// that they share are killed.
 func TestKillsOfDaemonsAndDatabase(t *testing.T) {
 	s := sized(size{agents: 45, daemonKills: 5, databaseKills: 3}, size{agents: 200, daemonKills: 70, databaseKills: 30})
 	w := &world{t: t, database: doortest.PostgresServer(t)}
@@ -157,7 +158,7 @@ func startAgents(t *testing.T, o order) *program {
 	return p
 }
 
-// end has the agents stop sending and read what is left.
+// end makes the agents stop sending and read what is left, and returns their result.
 func (p *program) end(t *testing.T) *result {
 	t.Helper()
 	must(t, p.in.Close())

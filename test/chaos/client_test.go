@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// errGone means that no answer came: the daemon was killed, or is not back yet.
+// errGone means that no answer came: the daemon was killed, or has not started again.
 var errGone = errors.New("the daemon is gone")
 
 // errNoSession means that the daemon does not know the session.

@@ -2,12 +2,12 @@
 
 // Package conformance runs the public MCP conformance suites, first against
 // go-sdk's reference server itself, which proves the harness, then through the
-// doorward binary. Doorward adds nothing and takes nothing away when each route
-// reaches the totals that the reference server reaches alone.
+// doorward binary. Doorward conforms when each route reaches the totals that the
+// reference server reaches alone.
 //
-// The listener has no credential, so the suites, which cannot send an
-// Authorization header, are authenticated by the kernel's word on who owns the
-// loopback socket; every check of the front door is in force.
+// The suites cannot send an Authorization header. The listener has no credential, so
+// they are authenticated by the owner of their loopback socket, which the kernel
+// reports. All checks of the front are on.
 package conformance
 
 import (
@@ -29,14 +29,14 @@ type target struct {
 	suite  suite
 	url    string
 	passed int // checks, at least
-	// failed is how many checks fail at most between two eras, where some ask for what
-	// the other era does not have.
+	// failed is the greatest number of checks that may fail between two eras: some need
+	// what the other era does not have.
 	failed int
 }
 
 // configuration has the fixture four times: on stdio with both eras and with the legacy
-// one alone, and by HTTP pinned to each era. The suites open dozens of sessions and do not close
-// them, hence the limits; sampling and roots are asked for by their tools.
+// one alone, and by HTTP pinned to each era. The limits are high because the suites open dozens of
+// sessions and do not close them. Tools of the fixture ask for sampling and roots.
 const configuration = `
 mcpServers:
   stdio:
@@ -77,10 +77,10 @@ func TestConformance(t *testing.T) {
 	}
 	d, polling := start(""), start(", stream: 50ms")
 
-	// Behind Doorward server-sse-polling gets two checks more in 0.1.16, since
-	// Doorward's own streams can be resumed. Its last check wants the stream
-	// broken off in mid-call, which Doorward has no reason to do unless
-	// limits.stream tells it to: 83 of 84 without, 47 and 84 with.
+	// Behind Doorward server-sse-polling passes two checks more in 0.1.16, because
+	// Doorward's own streams can be resumed. Its last check requires that the stream
+	// ends in mid-call, which Doorward does only under limits.stream: 83 of 84
+	// without it, 47 and 84 with it.
 	targets := []target{
 		{direct, c1All, legacy, 44, 0},
 		{direct, c2Legacy, legacy, 84, 0},
@@ -104,8 +104,8 @@ func TestConformance(t *testing.T) {
 		{r3, c2Frozen, d.MCP("stateless"), 165, 0},
 		{r3, c2Modern, d.MCP("stateless"), 153, 0},
 
-		// A legacy server names no question, so that the suite's own keys do not come back;
-		// and the fixture asks nothing of a legacy client as a modern server.
+		// A legacy server does not name its questions, so the suite's own keys do not come
+		// back. As a modern server the fixture asks a legacy client nothing.
 		{x1, c2Modern, d.MCP("stdiolegacy"), 146, 3},
 		{x2, c2Modern, d.MCP("stateful"), 146, 3},
 		{x3, c1All, d.MCP("stateless"), 34, 4},
@@ -127,8 +127,8 @@ func TestConformance(t *testing.T) {
 	table.write(t, runs)
 }
 
-// judge holds a run against its target. A frozen set contains scenarios of
-// extensions that count neither for nor against, so its exit status decides.
+// judge compares a run with its target. A frozen set contains scenarios of
+// extensions that do not count, so its exit status decides.
 func judge(t *testing.T, want target, got outcome) {
 	t.Helper()
 	bad := got.passed < want.passed || want.failed == 0 && got.exit != 0

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// results become RESULTS.md, in the order in which the pairs ran.
+// results are the rows of RESULTS.md, in the order in which the pairs ran.
 type results struct{ rows []row }
 
 type row struct {

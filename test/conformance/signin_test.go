@@ -25,9 +25,9 @@ var signIns = strings.Fields(`metadata-default metadata-var1 metadata-var2 metad
 // Doorward does not have (client-credentials-jwt, dpop, dpop-nonce,
 // enterprise-managed-authorization, wif-jwt-bearer).
 
-// Doorward as an OAuth client of servers, before the suite's own servers: every
-// check of every scenario passes. What the operator and the person at the
-// browser do is done by signer.
+// Doorward as an OAuth client passes every check of every scenario against the
+// suite's own servers. The program signer acts as the operator and as the person at
+// the browser.
 func TestSignInScenarios(t *testing.T) {
 	signer := filepath.Join(t.TempDir(), "signer")
 	if out, err := exec.Command("go", "build", "-o", signer, "./signer").CombinedOutput(); err != nil {
@@ -47,7 +47,7 @@ func TestSignInScenarios(t *testing.T) {
 }
 
 // clientScenario runs one scenario of the newer suite with command as the
-// client. Scenarios in which the client has to give up let it fail.
+// client. Its exit status is ignored, because in some scenarios it must fail.
 func clientScenario(t *testing.T, command, scenario string) outcome {
 	t.Helper()
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestAnotherOriginNeitherReadsNorActs: a page of another port of this machine,
-// in the very browser that is signed in, gets nothing and does nothing.
+// TestAnotherOriginNeitherReadsNorActs: a page on another port of this machine, in
+// the browser that is signed in, can neither read the console nor act in it.
 func TestAnotherOriginNeitherReadsNorActs(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -29,8 +29,9 @@ func TestAnotherOriginNeitherReadsNorActs(t *testing.T) {
 	}
 }
 
-// TestAStolenCookieIsOfNoUse: cookies are shared by all ports of a host. A server
-// on another port that is handed one cannot use it, and the session ends.
+// TestAStolenCookieIsOfNoUse: a server on another port that gets the console's cookie
+// cannot use it, and its use ends the session. A browser sends cookies to all ports of
+// a host.
 func TestAStolenCookieIsOfNoUse(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -59,8 +60,8 @@ func TestAStolenCookieIsOfNoUse(t *testing.T) {
 	}
 }
 
-// TestARebindingHostGetsNothing: a name that leads to this machine by somebody
-// else's name server is not served.
+// TestARebindingHostGetsNothing: a foreign host name that resolves to this machine
+// (DNS rebinding) is not served.
 func TestARebindingHostGetsNothing(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -70,8 +71,8 @@ func TestARebindingHostGetsNothing(t *testing.T) {
 	}
 }
 
-// TestACodeIsGoodOnce: the second who uses a code gets nothing, and the session
-// of the first is over, since one of the two has taken it.
+// TestACodeIsGoodOnce: a second use of a sign-in code is refused and ends the session
+// of the first, because one of the two uses is a theft.
 func TestACodeIsGoodOnce(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	address := h.address()
@@ -95,7 +96,7 @@ func TestACodeIsGoodOnce(t *testing.T) {
 	}
 }
 
-// TestSignOutEndsEverySession: the command ends what is open in any browser.
+// TestSignOutEndsEverySession: the command ends the sessions of all browsers.
 func TestSignOutEndsEverySession(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -138,7 +139,7 @@ Promise.all(tries).then((all) => { document.body.append(all.join(' ')); document
 	return e
 }
 
-// at is an address of it by the host name of the console.
+// at is an address of the server with the host name of the console.
 func (e *evil) at(path string) string {
 	_, port, _ := net.SplitHostPort(e.Listener.Addr().String())
 	return "http://localhost:" + port + path

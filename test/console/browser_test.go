@@ -47,7 +47,7 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// hear notes what a page complains of: exceptions, and what its policy blocked.
+// hear notes exceptions, errors and warnings of a page, such as a blocked script.
 func (b *browser) hear(m chromedp.ConsoleMessage) {
 	if m.IsException() || m.Type == "error" || m.Type == "warning" {
 		b.mu.Lock()
@@ -56,7 +56,7 @@ func (b *browser) hear(m chromedp.ConsoleMessage) {
 	}
 }
 
-// complaints returns what was heard since it was last asked.
+// complaints returns what was noted since its last call.
 func (b *browser) complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,14 +74,14 @@ func (b *browser) do(all ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// run does what a script says, and ignores its value.
+// run runs a script and ignores its value.
 func (b *browser) run(script string) {
 	b.t.Helper()
 	b.do(chromedp.Evaluate[chromedp.Void](script))
 }
 
-// value evaluates an expression, on the next page where it was asked of one
-// that is being left.
+// value evaluates an expression. While the browser leaves a page, it evaluates the
+// expression again on the next page.
 func value[T any](b *browser, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
@@ -103,7 +103,7 @@ func (b *browser) number(expression string) float64 {
 	return value[float64](b, expression)
 }
 
-// words are what a person reads on the page; none while it is being loaded.
+// words is the visible text of the page; empty while it loads.
 func (b *browser) words() string { b.t.Helper(); return b.text("document.body?.innerText ?? ''") }
 
 func (b *browser) open(url string) {
@@ -111,7 +111,7 @@ func (b *browser) open(url string) {
 	b.do(chromedp.Navigate(url))
 }
 
-// signIn opens a fresh address, and waits for the page behind it.
+// signIn opens a fresh sign-in address and waits for the page Now.
 func (b *browser) signIn(h *house) {
 	b.t.Helper()
 	b.open(h.address())

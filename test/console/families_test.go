@@ -19,15 +19,15 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// agentMode makes this test binary an agent that Doorward starts: its value is the program
-// by which it comes back.
+// agentMode makes this test binary an agent that Doorward starts. Its value is the doorward
+// program through which the agent connects.
 const agentMode = "TEST_AGENT_OF"
 
 // alone is the prompt of an agent that starts no other one.
 const alone = "alone"
 
-// startedAgent registers, and starts another agent where its prompt says so. It stays until
-// it is ended.
+// startedAgent registers, and starts another agent if its prompt says so. It runs until it
+// is ended.
 func startedAgent(program string) {
 	prompt, err := io.ReadAll(os.Stdin)
 	if err == nil {
@@ -40,7 +40,7 @@ func startedAgent(program string) {
 	time.Sleep(time.Hour)
 }
 
-// helpedBy is an agent that speaks through a command, and starts the agent that is named.
+// helpedBy registers an agent that connects by a command, and starts the agent helper.
 func helpedBy(cmd *exec.Cmd, helper string) error {
 	a, err := talkTo(cmd)
 	if err == nil {
@@ -78,15 +78,15 @@ func newFamily(t *testing.T) *house {
 	return h
 }
 
-// shim is the command by which an agent that is not the test comes to the server agent.
+// shim is a command that connects to the server agent as an agent other than the test.
 func (h *house) shim() *exec.Cmd {
 	cmd := h.Command("connect", "agent")
-	sh := exec.Command("sh", append([]string{"-c", `"$@"; exit $?`, "sh", cmd.Path}, cmd.Args[1:]...)...) // what starts the command counts as an agent
+	sh := exec.Command("sh", append([]string{"-c", `"$@"; exit $?`, "sh", cmd.Path}, cmd.Args[1:]...)...) // the parent of the command counts as an agent
 	sh.Env, sh.Dir = cmd.Env, cmd.Dir
 	return sh
 }
 
-// talker is an agent that speaks MCP in lines.
+// talker is an agent that speaks MCP over stdio.
 type talker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -135,7 +135,7 @@ func (a *talker) call(tool string, args map[string]any) error {
 	return err
 }
 
-// spawn starts an agent, whose prompt is the name of the one that it is to start.
+// spawn starts an agent. Its prompt is the name of the agent that it starts in turn.
 func (a *talker) spawn(name, prompt string) error {
 	args := map[string]any{"launcher": "helper", "name": name, "prompt": prompt}
 	return a.call("spawn", args)

@@ -1,5 +1,5 @@
-// Package console drives the web console with the real Chromium: signing in,
-// every page, what an attacker tries, and what a person without a mouse needs.
+// Package console drives the web console with the real Chromium: sign-in, every
+// page, attacks, and use without a mouse.
 package console
 
 import (
@@ -31,12 +31,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hostile is text that would be markup where it is not taken as text, with
-// characters that turn and hide what stands around them.
+// hostile is text that becomes markup wherever it is not escaped. It contains
+// characters that reorder or hide the text around them.
 const hostile = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>\u202e\u200b'\"`{{.}}"
 
-// serve is an MCP server that offers what stands in a file, a list of tools,
-// and says hostile things wherever it may say something.
+// serve is an MCP server that offers the tools listed in a file, and returns hostile
+// text wherever the protocol has text.
 func serve(file string) {
 	fmt.Fprintln(os.Stderr, "standard error says "+hostile)
 	in := bufio.NewScanner(os.Stdin)

@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// places are the pages of the console. seen is text that has to be there.
+// places are the pages of the console. seen is text that the page must show.
 func places(h *house) []struct{ name, path, seen string } {
 	peer := peerID(h)
 	return []struct{ name, path, seen string }{
@@ -36,7 +36,7 @@ func places(h *house) []struct{ name, path, seen string } {
 	}
 }
 
-// decided is the number of the record of a call that was decided.
+// decided is the number of the record of a decided call.
 func decided(h *house) string {
 	for line := range strings.Lines(h.run("audit", "tail", "--json", "-n", "400")) {
 		var r struct {
@@ -61,9 +61,9 @@ func peerID(h *house) string {
 	return all[0].ID
 }
 
-// TestEveryPageIsInertAccessibleAndFits: hostile text is text on every page,
-// axe reports nothing in light and dark, a page fits a telephone, and nothing
-// on it breaks its own content policy.
+// TestEveryPageIsInertAccessibleAndFits: on every page hostile text stays text, axe
+// reports nothing in light and dark, the page fits a telephone and a wide screen, and
+// nothing violates its content policy.
 func TestEveryPageIsInertAccessibleAndFits(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -104,7 +104,7 @@ func TestEveryPageIsInertAccessibleAndFits(t *testing.T) {
 	}
 }
 
-// base is the console by the name that its addresses have.
+// base is the address of the console, with the host name localhost.
 func base(h *house) string {
 	return "http://localhost" + h.URL[strings.LastIndex(h.URL, ":"):] + "/ui/"
 }
@@ -172,8 +172,8 @@ func paintsWithin(b *browser, url string, most float64) {
 	b.t.Logf("first paint after %.0f ms", best)
 }
 
-// TestNothingIsMissedBeforeAPageListens: what is recorded between the making of a page and
-// the opening of its stream is shown too.
+// TestNothingIsMissedBeforeAPageListens: a record that is made after a page was rendered and
+// before its stream opens is notified too.
 func TestNothingIsMissedBeforeAPageListens(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -184,8 +184,7 @@ func TestNothingIsMissedBeforeAPageListens(t *testing.T) {
 	within(t, 20*time.Second, "an event of what came before", func() bool { return b.text("String(window.told)") == "true" })
 }
 
-// TestActivityIsLive: what happens is on the page without a person doing
-// anything, and the page stays the same page.
+// TestActivityIsLive: a new call appears on the page Activity without a reload.
 func TestActivityIsLive(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -203,8 +202,8 @@ func TestActivityIsLive(t *testing.T) {
 	}
 }
 
-// TestEveryLivePartIsPutInPlace: what the daemon sends for a part of a page, with
-// hostile text in it, passes the page's own rule about markup.
+// TestEveryLivePartIsPutInPlace: an update of a part of a page, with hostile text in it,
+// replaces the part without a violation of Trusted Types, which stay enforced.
 func TestEveryLivePartIsPutInPlace(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -229,8 +228,8 @@ func TestEveryLivePartIsPutInPlace(t *testing.T) {
 	}
 }
 
-// TestTheConsoleWorksByKeyboard: the first stop leads over the navigation, and
-// every page is reached without a mouse.
+// TestTheConsoleWorksByKeyboard: the first tab stop skips the navigation, and the page
+// Activity is reached with the keyboard alone.
 func TestTheConsoleWorksByKeyboard(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
@@ -252,9 +251,10 @@ func TestTheConsoleWorksByKeyboard(t *testing.T) {
 	within(t, 10*time.Second, "the page Activity", func() bool { return strings.HasPrefix(b.text("document.title"), "Activity") })
 }
 
-// TestWhatTheConsoleDoesIsDone: approving a change, sending, holding and
-// restarting are the acts of the command line, and are on record.
-func TestWhatTheConsoleDoesIsDone(t *testing.T) {
+// TestActsOfTheConsoleAreDoneAndRecorded: approving a definition, restarting a server,
+// holding and sending messages, and promoting a document take effect and are recorded as
+// the acts of the command line are.
+func TestActsOfTheConsoleAreDoneAndRecorded(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	b.signIn(h)
 	press := func(path, form, says string) {

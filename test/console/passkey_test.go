@@ -19,7 +19,7 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// newVault is a daemon whose held calls are approved with a passkey alone.
+// newVault is a daemon whose held calls can be approved only with a passkey.
 func newVault(t *testing.T) *house {
 	t.Helper()
 	h := &house{t: t, offers: t.TempDir() + "/offers.json"}
@@ -33,7 +33,7 @@ func newVault(t *testing.T) *house {
 	return h
 }
 
-// held is a call that waits, made by a client that is not the test.
+// held is a call that waits for approval, made by a process other than the test.
 type held struct {
 	n    int
 	over chan error
@@ -75,8 +75,8 @@ func (b *browser) authenticator(transport webauthn.AuthenticatorTransport) {
 	}
 }
 
-// attempts is a script with what a hostile page of the console's own origin could do: it
-// signs for one thing and sends another.
+// attempts is a script with the means of a hostile script in the console's own origin: it
+// can sign for one thing and send another.
 const attempts = `
 window.csrf = () => document.querySelector('input[name=csrf]').value;
 window.preview = (n) => document.querySelector('form[data-passkey] input[name=n][value="' + n + '"]').form.preview.value;
@@ -106,8 +106,8 @@ func (b *browser) addKey(h *house, name string) {
 	within(b.t, 20*time.Second, "the key "+name, func() bool { return strings.Contains(b.words(), "Registered: "+name) })
 }
 
-// TestAPasskeyApprovesExactlyWhatWasShown: with presence passkey a call is approved by the
-// answer of an authenticator to this very question, as it was shown, once.
+// TestAPasskeyApprovesExactlyWhatWasShown: under presence: passkey a call is approved only by
+// an authenticator's answer for this call, as it was shown, and the answer counts once.
 func TestAPasskeyApprovesExactlyWhatWasShown(t *testing.T) {
 	b, h := newBrowser(t), newVault(t)
 	first := h.hold(1)
@@ -146,7 +146,7 @@ func TestAPasskeyApprovesExactlyWhatWasShown(t *testing.T) {
 		}
 	}
 
-	// A second origin of this host can use the key, and is not the console.
+	// Another origin of this host can use the key, but its answers are refused.
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, "<title>evil</title>")
@@ -162,7 +162,7 @@ func TestAPasskeyApprovesExactlyWhatWasShown(t *testing.T) {
 		t.Errorf("an answer made on a second origin: %s", got)
 	}
 
-	// A program of the same user, at a terminal of its own.
+	// A program of the same user cannot approve at its own terminal.
 	for _, line := range []string{"approve 2", "approve 2 --for always"} {
 		cmd := h.Command(strings.Fields(line)...)
 		at := exec.Command("script", "-qec", "'"+cmd.Path+"' "+line, "/dev/null")
@@ -187,7 +187,7 @@ func TestAPasskeyApprovesExactlyWhatWasShown(t *testing.T) {
 		}
 	}
 
-	// A cookie that was taken, with a good answer.
+	// A stolen cookie is refused even with a valid answer.
 	cookie := b.cookies(h)
 	form := url.Values{}
 	for k, v := range value[map[string]string](b, `(async () => { const s = await begin({n: 3, preview: preview(3)}); return {csrf: csrf(), n: '3', preview: preview(3), decision: 'approve', for: 'once', ceremony: s.ceremony, answer: await sign(s)} })()`) {
@@ -210,7 +210,7 @@ func TestAPasskeyApprovesExactlyWhatWasShown(t *testing.T) {
 	}
 }
 
-// cookies is the console's cookie, as the browser's own tools see it.
+// cookies is the console's cookie, stolen by a server on another port of the host.
 func (b *browser) cookies(h *house) string {
 	b.t.Helper()
 	evil := newEvil(b.t, base(h))
@@ -224,8 +224,8 @@ func (b *browser) cookies(h *house) string {
 	return stolen
 }
 
-// TestAKeyIsAddedAndRemovedWithAKey: the first is registered by the console alone, on
-// record; every other change takes a key.
+// TestAKeyIsAddedAndRemovedWithAKey: the first key is registered without another key; every
+// later addition or removal needs a registered key. All are recorded.
 func TestAKeyIsAddedAndRemovedWithAKey(t *testing.T) {
 	b, h := newBrowser(t), newVault(t)
 	b.authenticator(webauthn.AuthenticatorTransportInternal)
@@ -257,8 +257,8 @@ func TestAKeyIsAddedAndRemovedWithAKey(t *testing.T) {
 	}
 }
 
-// agent is one agent's session: it calls tools of the server agent, each by its name and
-// its arguments in JSON, and ends. What it returns are the answers.
+// agent runs one agent's session: it calls tools of the server agent, each by its name and
+// its arguments in JSON, ends, and returns the answers.
 func (h *house) agent(calls ...string) (answers string) {
 	h.t.Helper()
 	a, err := talkTo(h.shim())
@@ -277,9 +277,8 @@ func (h *house) agent(calls ...string) (answers string) {
 	return answers
 }
 
-// TestAPasskeyLetsAHeldMessageIn: with presence passkey a held message is approved as a held
-// call is, by a key that signs what the page showed, and by nothing else that the console
-// has; denying takes none.
+// TestAPasskeyLetsAHeldMessageIn: under presence: passkey a held message is approved, like a
+// held call, only by a key that signs what the page showed. A denial needs no key.
 func TestAPasskeyLetsAHeldMessageIn(t *testing.T) {
 	b, h := newBrowser(t), newVault(t)
 	h.agent(`register {"name":"tester","inbound":"hold"}`)

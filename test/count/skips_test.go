@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSkips: the run is as expected when exactly the listed tests were skipped.
+// TestSkips: a run is as expected if and only if exactly the listed tests were skipped.
 func TestSkips(t *testing.T) {
 	const list = "# why\n\nexample.com/a TestOne  # needs root\nexample.com/a TestTwo/part # needs root\n"
 	for _, c := range []struct {
@@ -34,7 +34,7 @@ func TestSkips(t *testing.T) {
 	}
 }
 
-// A listed test counts where its package ran.
+// A listed test must be skipped only if its package ran.
 func TestSkipsOfPackagesThatRan(t *testing.T) {
 	s, err := parseSkips("example.com/a TestOne # needs root\nexample.com/b TestTwo # needs root\n")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestNoSkipsListed(t *testing.T) {
 	var s skips
 	s.take("example.com/a TestOne")
 	if !s.unexpected(1) || s.unexpected(0) {
-		t.Error("without a list exactly a skip is unexpected")
+		t.Error("without a list a skip must be unexpected, and no skip must not")
 	}
 }
 

@@ -18,18 +18,18 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// A block of sh in a document is run as it stands, in the order of the page, with the
-// real program in a home of its own. A comment in front of it says what else it needs:
+// A block of sh in a document is run unchanged, in the order of the page, with the real
+// program in a home of its own. A comment before the block says what else it needs:
 //
 //	<!-- test: daemon -->       a daemon that serves examples/quickstart.yaml
-//	<!-- test: yes -->          --yes on each line, in place of the answer to its question; also "daemon yes"
+//	<!-- test: yes -->          --yes on each line, instead of an answer to its question; also "daemon yes"
 //	<!-- test: serve -->        it is run until the daemon that it starts is ready
 //	<!-- test: skip REASON -->  it is not run here; the skip is counted
 //
 // "exit status N" in the comment of a line is the status that the line must have.
 var block = regexp.MustCompile("(?ms)^(?:<!-- test: ([^\n]*) -->\n)?```sh\n(.*?)^```$")
 
-// pages are the documents with commands. A page may use what an earlier one has made.
+// pages are the documents with commands. A page may use files that an earlier page made.
 var pages = []string{"docs/certificates.md", "README.md", "docs/clients.md", "docs/configuration.md", "docs/retention.md", "docs/troubleshooting.md",
 	"docs/install.md", "docs/upgrade.md", "docs/backup.md", "docs/uninstall.md", "docs/second-machine.md", "docs/instructions.md", "docs/messaging.md"}
 
@@ -49,7 +49,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// TestEveryPageWithCommandsIsRun keeps pages whole.
+// TestEveryPageWithCommandsIsRun: every document with a block of sh is in pages.
 func TestEveryPageWithCommandsIsRun(t *testing.T) {
 	root := doortest.ModuleRoot(t)
 	all, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
@@ -65,10 +65,10 @@ func TestEveryPageWithCommandsIsRun(t *testing.T) {
 	}
 }
 
-// home is the machine of a new user, as far as files go.
+// home is the home directory of a new user.
 type home struct {
 	root, dir, work string
-	port            string // in place of 7866, which another daemon may have
+	port            string // replaces 7866, which another daemon may use
 }
 
 func newHome(t *testing.T) *home {
@@ -119,7 +119,7 @@ func (h *home) run(t *testing.T, marker, text string) {
 		h.serve(t, h.here(text))()
 		return
 	case "daemon":
-		_ = os.Remove(filepath.Join(h.work, "doorward.yaml")) // of an earlier page
+		_ = os.Remove(filepath.Join(h.work, "doorward.yaml")) // left by an earlier page
 		defer h.serve(t, "doorward serve")()
 	case "yes", "":
 	default:
@@ -134,7 +134,7 @@ func (h *home) run(t *testing.T, marker, text string) {
 	}
 }
 
-// serve runs a text that starts a daemon until that is ready. stop ends it.
+// serve runs a text that starts a daemon, and returns when the daemon is ready. stop ends it.
 func (h *home) serve(t *testing.T, text string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// fake is a stand-in for the binary: a script that speaks the start-up lines.
+// fake is a stand-in for the binary: a script that can print the start-up lines.
 func fake(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "doorward")
-	syscall.ForkLock.RLock() // or a process that starts meanwhile holds it open for writing
+	syscall.ForkLock.RLock() // so that no process started meanwhile holds it open for writing (ETXTBSY)
 	err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755)
 	syscall.ForkLock.RUnlock()
 	if err != nil {

@@ -80,8 +80,8 @@ func TestPostgresServerKeepsWhatWasCommittedOverAKill(t *testing.T) {
 	}
 }
 
-// The child of the next test: it starts a server, says where, and then waits
-// to be killed.
+// The child process of the next test starts a server, writes its address to a file, and
+// waits to be killed. In an ordinary run this test does nothing.
 func TestChildWithAPostgres(t *testing.T) {
 	t.Parallel()
 	out := os.Getenv("DOORTEST_CHILD_OUT")
@@ -120,7 +120,7 @@ func TestNothingStaysOfPostgresWhenTheTestBinaryIsKilledOrPanics(t *testing.T) {
 			dir := waitForDir(t, out)
 			segment := sharedSegment(t, dir)
 			if name != "panic" && !hasField(segments(t), segment) {
-				t.Errorf("the server has no shared memory segment %q: this test looks at nothing", segment)
+				t.Errorf("the server has no shared memory segment %q: the test shows nothing", segment)
 			}
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()

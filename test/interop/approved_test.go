@@ -16,11 +16,11 @@ import (
 )
 
 // slowPerson is longer than the minute after which clients of the TypeScript SDK give up,
-// and than the wait that Doorward takes for any other client.
+// and longer than Doorward's own wait for any other client.
 const slowPerson = 90 * time.Second
 
-// TestAnApprovalAfter90SecondsGivesTheResult: the model's next turn after a call that the
-// operator approves 90 s later has what the tool answered, and the tool ran once.
+// TestAnApprovalAfter90SecondsGivesTheResult: after a call that the operator approves only
+// after 90 s, the model's next turn has the result of the tool, once.
 func TestAnApprovalAfter90SecondsGivesTheResult(t *testing.T) {
 	t.Parallel()
 	for _, name := range words("Claude_Code Codex") {
@@ -45,8 +45,8 @@ func TestAnApprovalAfter90SecondsGivesTheResult(t *testing.T) {
 	}
 }
 
-// TestADenialGivesTheReason: the model's next turn has the operator's words, and nothing of
-// the tool.
+// TestADenialGivesTheReason: after a denied call the model's next turn has the operator's
+// reason, and no result of the tool.
 func TestADenialGivesTheReason(t *testing.T) {
 	const why = "not on a Friday afternoon"
 	for _, name := range words("Claude_Code Codex") {
@@ -69,7 +69,7 @@ func TestADenialGivesTheReason(t *testing.T) {
 	}
 }
 
-// operator decides what a daemon holds, with a token for that.
+// operator decides the held calls of a daemon, with a token for approvals.
 type operator struct {
 	t     *testing.T
 	d     *doortest.Daemon
@@ -91,7 +91,7 @@ func newOperator(t *testing.T) *operator {
 	return nil
 }
 
-// asks runs a program whose model calls the tool that is held, and then ends.
+// asks runs a program whose model calls the held tool once and then ends.
 func (o *operator) asks(t *testing.T, name string) *fixture.Model {
 	t.Helper()
 	a := fixture.Agents()[strings.ReplaceAll(name, "_", " ")]
@@ -102,7 +102,7 @@ func (o *operator) asks(t *testing.T, name string) *fixture.Model {
 	return m
 }
 
-// held waits until a call is held, and gives its number and since when.
+// held waits until a call is held, and returns its number and the time of its beginning.
 func (o *operator) held() (n uint64, since time.Time) {
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		var all []struct {
@@ -116,7 +116,7 @@ func (o *operator) held() (n uint64, since time.Time) {
 	return 0, time.Now() // deciding it fails
 }
 
-// settle decides a held call, and says what went wrong.
+// settle decides a held call, and returns the problem, empty if there is none.
 func (o *operator) settle(n uint64, decision any) string {
 	if err := o.request(http.MethodPost, fmt.Sprintf("/%d", n), decision, nil); err != nil {
 		return fmt.Sprintf("deciding call %d: %v", n, err)

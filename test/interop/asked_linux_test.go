@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// questions counts those on record: asked, over, and answered.
+// questions counts the recorded questions: those decided, ended, and answered.
 func questions(t *testing.T, d *doortest.Daemon) (decided, ended, answered int) {
 	t.Helper()
 	out, err := d.Command("audit", "export").Output()
@@ -33,8 +33,8 @@ func questions(t *testing.T, d *doortest.Daemon) (decided, ended, answered int) 
 	return decided, ended, answered
 }
 
-// noticed waits until a daemon knows that the server which asked is gone: no question
-// is open.
+// noticed waits until a daemon has ended all questions, because it noticed that the
+// server has ended.
 func noticed(t *testing.T, d *doortest.Daemon) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {

@@ -16,8 +16,8 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// claude runs the real Claude Code in a project and home of its own, with
-// telemetry and updates off and every proxy leading nowhere.
+// claude runs the real Claude Code in a project and home of its own, without telemetry
+// and updates, and with proxies that do not exist.
 func claude(t *testing.T, home, project string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
@@ -32,7 +32,7 @@ func claude(t *testing.T, home, project string, args ...string) string {
 	return string(out)
 }
 
-// connected looks for the mark that `claude mcp list` puts behind a server.
+// connected fails the test unless `claude mcp list` shows the server as connected.
 func connected(t *testing.T, list, name string) {
 	t.Helper()
 	if !regexp.MustCompile(`(?m)^` + name + `: .* [✓✔] Connected$`).MatchString(list) {
@@ -40,8 +40,8 @@ func connected(t *testing.T, list, name string) {
 	}
 }
 
-// TestClaudeCode: both ways to name Doorward in Claude Code's configuration
-// connect, from the user's file by `mcp add` and from a project's .mcp.json.
+// TestClaudeCode: Claude Code connects to Doorward from the user's file, written by
+// `mcp add`, and from a project's .mcp.json, over each transport.
 func TestClaudeCode(t *testing.T) {
 	d := house{servers: map[string]server{
 		"notes": stdio(fixture.Recorder(t, "legacy"), nil),

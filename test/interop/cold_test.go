@@ -16,9 +16,9 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// TestColdServersAreStartedOnce: a modern client meets four servers whose packages npx
-// has to download first. Each is started once and none is killed, the first list does not
-// wait for them, and npx still works with the user's own cache.
+// TestColdServersAreStartedOnce: four servers whose packages npx has to download first are
+// each started once and not killed while a modern client waits for their tools. Afterwards
+// npx still works with the same cache.
 func TestColdServersAreStartedOnce(t *testing.T) {
 	t.Parallel()
 	p := coldServers(t)
@@ -54,8 +54,8 @@ func TestColdServersAreStartedOnce(t *testing.T) {
 	}
 }
 
-// coldServers are four of the pasted servers for a user whose cache of packages is
-// empty. What npm is told of registries and certificates, it is told here too.
+// coldServers are four of the pasted servers for a user with an empty cache of packages.
+// The registry and the certificates are those of the tester's npm configuration.
 func coldServers(t *testing.T) fixture.Pasted {
 	t.Helper()
 	p := fixture.PastedServers(t)
@@ -85,7 +85,7 @@ func coldServers(t *testing.T) fixture.Pasted {
 	return p
 }
 
-// lifecycle counts the starts of each server, and tells how its processes ended.
+// lifecycle counts the starts of each server, and lists the ends of its processes.
 func lifecycle(d *doortest.Daemon) (started map[string]int, ended map[string][]string) {
 	started, ended = map[string]int{}, map[string][]string{}
 	for _, line := range d.Stderr() {

@@ -23,7 +23,7 @@ func servePublic(t *testing.T, transport, path string) string {
 	return fmt.Sprintf("http://127.0.0.1:%d%s", port, path)
 }
 
-// request is one that both ends must answer alike.
+// request is a request that must have the same answer directly and through Doorward.
 type request struct{ method, params string }
 
 var (
@@ -60,9 +60,8 @@ var (
 	}
 )
 
-// TestSameBytes compares answers taken directly with answers taken through
-// Doorward: where both sides speak one era, not a byte of a result or an error
-// may differ.
+// TestSameBytes: where both sides speak one era, results and errors through Doorward are
+// the same bytes as the server's own.
 func TestSameBytes(t *testing.T) {
 	h := upstreams(t)
 	d := h.start(t)
@@ -102,8 +101,8 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestSameLists compares modern lists, to which a gateway may add or lower the
-// caching hints and nothing else.
+// TestSameLists: modern lists through Doorward are the server's own, except for the
+// caching hints, which a gateway may add or lower.
 func TestSameLists(t *testing.T) {
 	h := upstreams(t)
 	d := h.start(t)
@@ -132,8 +131,8 @@ func unhinted(t *testing.T, result json.RawMessage) map[string]any {
 	return m
 }
 
-// same demands equal bytes. Upstreams that answer over SSE or in lines write
-// compact JSON, so no white space needs to be forgiven.
+// same fails the test unless the bytes are equal. Servers that answer over SSE or in
+// lines write compact JSON, so white space is the same too.
 func same(t *testing.T, what string, got, want json.RawMessage) {
 	t.Helper()
 	if bytes.Equal(got, want) {

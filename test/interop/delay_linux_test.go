@@ -25,15 +25,14 @@ const (
 	delayMost    = 300
 )
 
-// TestAnOpenQuestionDelaysNoOther times echo calls of eight clients while the call of
-// another client of the same server waits for an answer, and while none waits, in short
-// rounds. The order of each pair of kinds is drawn, since programs have rhythms of their
-// own. What is compared is the 99th percentile of a round, on average over the calmest
-// fifth of the rounds of each kind: other work on the machine makes rounds slower and
-// none faster, and a delay by the question is in the calm rounds too. A delay that
-// strikes fewer than two in a hundred calls is not seen. The measurement ends once the
-// ratio is below the bound by two standard errors. After the last round a ratio fails
-// that is above the bound by one.
+// TestAnOpenQuestionDelaysNoOther: an open question to one client does not delay the calls
+// of other clients of the same server. It times echo calls of eight clients in short rounds,
+// with and without an open question. The order of the two kinds is random, because programs
+// have periodic work. Compared is the 99th percentile of a round, averaged over the fastest
+// fifth of the rounds of each kind: other work on the machine only makes rounds slower, and a
+// delay by the question is in the fast rounds too. A delay of fewer than two in a hundred
+// calls is not detected. The measurement ends when the ratio is below the bound by two
+// standard errors. After the last round the test fails if it is above the bound by one.
 func TestAnOpenQuestionDelaysNoOther(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		for _, era := range words("legacy modern") {
@@ -57,7 +56,7 @@ type delays struct{ asked, quiet []time.Duration }
 // ratio is the logarithm of the ratio of the two.
 func (d delays) ratio() float64 { return math.Log(float64(calm(d.asked)) / float64(calm(d.quiet))) }
 
-// calm is the average of the calmest fifth of some rounds.
+// calm is the average of the fastest fifth of the rounds.
 func calm(rounds []time.Duration) (average time.Duration) {
 	fifth := slices.Sorted(slices.Values(rounds))[:len(rounds)/5]
 	for _, r := range fifth {
@@ -66,7 +65,7 @@ func calm(rounds []time.Duration) (average time.Duration) {
 	return average
 }
 
-// doubt is the standard error of the ratio, by 200 samples with replacement.
+// doubt is the standard error of the ratio, by a bootstrap of 200 samples.
 func (d delays) doubt() float64 {
 	random := rand.New(rand.NewPCG(1, 2))
 	again := func(rounds []time.Duration) []time.Duration {
@@ -91,7 +90,7 @@ func (d delays) settled() bool {
 		len(d.quiet) >= delayLeast && d.ratio()+2*d.doubt() < math.Log(delayBound)
 }
 
-// measureDelay makes rounds until they settle the ratio.
+// measureDelay runs rounds until the ratio is settled.
 func measureDelay(t *testing.T, d *doortest.Daemon, modern bool) (m delays) {
 	t.Helper()
 	callers := make([]*web, delayCallers)
@@ -102,9 +101,9 @@ func measureDelay(t *testing.T, d *doortest.Daemon, modern bool) (m delays) {
 		callers[i].client = kept
 	}
 	asker := newAnswerer(t, d, "http", modern)
-	whole(t, asker) // the first question of a tool may be refused where it names no call
+	whole(t, asker) // a tool's first question may be refused if it names no call
 	for range 2 {
-		echoes(t, callers) // programs are slow at first
+		echoes(t, callers) // not counted: programs are slow at first
 	}
 	for !m.settled() && !t.Failed() {
 		askFirst := rand.IntN(2) == 0
@@ -126,7 +125,7 @@ func measureDelay(t *testing.T, d *doortest.Daemon, modern bool) (m delays) {
 	return m
 }
 
-// echoes are the rounds of one kind in a turn, as their 99th percentiles.
+// echoes runs the rounds of one kind in a turn, and returns their 99th percentiles.
 func echoes(t *testing.T, callers []*web) (all []time.Duration) {
 	for range delayInTurn {
 		all = append(all, round(t, callers))
@@ -134,7 +133,7 @@ func echoes(t *testing.T, callers []*web) (all []time.Duration) {
 	return all
 }
 
-// round has all callers call at the same time.
+// round makes all callers call concurrently, and returns the 99th percentile.
 func round(t *testing.T, callers []*web) time.Duration {
 	took := make([][]time.Duration, len(callers))
 	var group sync.WaitGroup

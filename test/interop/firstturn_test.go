@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// sixServers are servers of which one never answers, one takes longer to start than Codex
-// waits, and one ends at once.
+// sixServers is a configuration of six servers: one never answers, one takes longer to
+// start than Codex waits, and one ends at once.
 func sixServers(t *testing.T) string {
 	t.Helper()
 	recorder := fixture.Recorder(t, "legacy")
@@ -24,10 +24,10 @@ func sixServers(t *testing.T) string {
 		"hung": stdio(words("sleep 600"), nil), "slow": stdio(late, nil), "broken": stdio(words("false"), nil)}}.yaml(t)
 }
 
-// TestCodexHasToolsInItsFirstSession: the daemon knows none of the six servers. The model is
-// offered the tools of some that start within the second that Codex gives a server, and calls
-// one. On a busy machine starting takes longer: it runs beside no other test here, and has
-// five attempts, each of a daemon that knows nothing.
+// TestCodexHasToolsInItsFirstSession: with a daemon that has never listed its servers, the
+// model is offered tools of servers that start within the second that Codex waits, and calls
+// one. Starting takes longer on a busy machine, so the test runs alone and has five attempts,
+// each with a new daemon.
 func TestCodexHasToolsInItsFirstSession(t *testing.T) {
 	yaml := sixServers(t)
 	for attempt := range 5 {
@@ -42,10 +42,10 @@ func TestCodexHasToolsInItsFirstSession(t *testing.T) {
 	t.Error("Codex has no tools in its first session")
 }
 
-// TestCodexHasItsToolsOnItsFirstTurn: Codex gives a server a second. Once the daemon has
-// listed the six servers, also after its restart, the model is offered the tools of all that
-// ever answer on its first turn, and calls one. On a busy machine Codex may be late itself,
-// so that it has three attempts.
+// TestCodexHasItsToolsOnItsFirstTurn: once the daemon has listed the servers, Codex's model
+// is offered the tools of all servers that answer on its first turn, even after a restart of
+// the daemon, although Codex waits only a second for a server. Codex may be late itself on a
+// busy machine, so the test has three attempts.
 func TestCodexHasItsToolsOnItsFirstTurn(t *testing.T) {
 	for _, transport := range words("connect http") {
 		t.Run(transport, func(t *testing.T) {
@@ -62,13 +62,13 @@ func TestCodexHasItsToolsOnItsFirstTurn(t *testing.T) {
 				}
 				t.Logf("attempt %d: %s", attempt, missing)
 			}
-			t.Error("Codex has not the tools on its first turn")
+			t.Error("Codex lacks tools on its first turn")
 		})
 	}
 }
 
-// firstTurn runs Codex with all servers of the daemon. Its model is to be offered the tools
-// of those that are named, on its first turn, and to call the first that it is offered.
+// firstTurn runs Codex with all servers of the daemon. Its model calls the first echo tool
+// of its first turn. missing is a tool of the named servers that the turn lacks.
 func firstTurn(t *testing.T, d *doortest.Daemon, transport string, servers []string) (missing string) {
 	t.Helper()
 	codex := fixture.Agents()["Codex"]

@@ -13,9 +13,9 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// TestAgentProgramsGoOn: in one run of each real program, over `doorward connect` and over
-// HTTP, the daemon is killed and then ended between calls of a tool. Each call after that
-// is answered, at the first attempt.
+// TestAgentProgramsGoOn: every call of each real program is answered at the first attempt
+// after the daemon was killed, and after it was stopped, between two calls of one run. This
+// holds over `doorward connect` and over HTTP.
 func TestAgentProgramsGoOn(t *testing.T) {
 	for name, a := range fixture.Agents() {
 		for _, transport := range words("connect http") {
@@ -42,9 +42,9 @@ func TestAgentProgramsGoOn(t *testing.T) {
 	}
 }
 
-// inOrder: the results are those of the calls with these turns, one each. Programs put
-// lines around what a tool answered, or show the content with it, and put into errors what
-// the tool was called with.
+// inOrder fails the test unless the model saw one result for each turn, in order. Programs
+// add lines around a result or show it as JSON content. Their errors contain the arguments,
+// so an argument alone is not enough.
 func inOrder(t *testing.T, seen []string, turns int) {
 	t.Helper()
 	if len(seen) != turns {

@@ -17,9 +17,9 @@ func hookCommand(d *doortest.Daemon, event string) []map[string]any {
 	return []map[string]any{{"hooks": []map[string]any{{"type": "command", "command": "env " + command}}}}
 }
 
-// TestClaudeCodeHearsOfMailByItsHooks has mail arrive while a real Claude Code
-// works. Its model is told so by the hook after the next tool use, in counts and
-// nothing else; and once more by none of the others.
+// TestClaudeCodeHearsOfMailByItsHooks: a message that arrives while a real Claude Code
+// works is reported to its model once, by the hook after the next tool use, as a count
+// without any text of the message.
 func TestClaudeCodeHearsOfMailByItsHooks(t *testing.T) {
 	t.Parallel()
 	d := doortest.Start(t, "agent: {enabled: true}\n", doortest.Options{})

@@ -18,7 +18,7 @@ func inspect(t *testing.T, era string, env []string, target []string, method ...
 	t.Helper()
 	argv := append(fixture.Inspector(t), "--protocol-era", era, "--format", "json", "-q")
 	for _, pair := range env {
-		argv = append(argv, "-e", pair) // it hands down nothing of its own
+		argv = append(argv, "-e", pair) // the Inspector passes on no variable of its own
 	}
 	argv = append(append(append(argv, "--method"), method...), target...)
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -35,7 +35,7 @@ func inspect(t *testing.T, era string, env []string, target []string, method ...
 	if err := json.Unmarshal(out, &printed); err != nil || printed.Result == nil {
 		t.Fatalf("inspector %v printed %s", method, out)
 	}
-	// Caching hints are the gateway's to lower.
+	// A gateway may lower caching hints.
 	delete(printed.Result, "ttlMs")
 	delete(printed.Result, "cacheScope")
 	return printed.Result
@@ -51,8 +51,8 @@ var inspections = [][]string{
 	{"prompts/get", "--prompt-name", "test_prompt_with_arguments", "--prompt-args", "arg1=a", "arg2=b"},
 }
 
-// TestInspector: what the Inspector prints of a server behind Doorward is what
-// it prints of the server alone, in both eras, by HTTP and through `connect`.
+// TestInspector: the Inspector prints the same of a server behind Doorward as of the
+// server alone, in both eras, over HTTP and through `connect`.
 func TestInspector(t *testing.T) {
 	both := fixture.Everything(t)
 	d := house{servers: map[string]server{"fixture": stdio([]string{both}, nil)}}.start(t)

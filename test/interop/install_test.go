@@ -18,9 +18,9 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// TestInstalled: what `doorward install` writes into the user's file of a client is what the
-// client reads. Its own list has Doorward beside the server that it had, and its model calls
-// a tool through the entry. `doorward uninstall` gives the file back as it was.
+// TestInstalled: a client reads the entry that `doorward install` writes into its user's
+// file. The client lists Doorward beside its earlier server, and its model calls a tool
+// through the entry. `doorward uninstall` restores the file.
 func TestInstalled(t *testing.T) {
 	d := house{servers: map[string]server{"notes": stdio(fixture.Recorder(t, "legacy"), nil)}}.start(t)
 	listed(t, d, words("notes"))
@@ -45,8 +45,8 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestInstalledInAProject is the same for the file of a project, without the model where a
-// client asks a person before it uses such a file.
+// TestInstalledInAProject: the same holds for the file of a project. Where a client asks a
+// person before it uses such a file, no tool is called.
 func TestInstalledInAProject(t *testing.T) {
 	d := house{servers: map[string]server{"notes": stdio(fixture.Recorder(t, "legacy"), nil)}}.start(t)
 	listed(t, d, words("notes"))
@@ -71,9 +71,9 @@ func TestInstalledInAProject(t *testing.T) {
 	}
 }
 
-// TestInstalledClientsGoOn: in one run of a client that TestAgentProgramsGoOn does not run,
-// with the entry that `doorward install` writes, the daemon is killed and then ended between
-// calls of a tool. Each call after that is answered, at the first attempt.
+// TestInstalledClientsGoOn: every call through the entry of `doorward install` is answered at
+// the first attempt after the daemon was killed, and after it was stopped, between two calls
+// of one run. These are the clients that TestAgentProgramsGoOn does not run.
 func TestInstalledClientsGoOn(t *testing.T) {
 	for _, c := range fixture.Clients() {
 		if !slices.Contains(words("cline continue copilot qwen"), c.Name) {
@@ -110,7 +110,7 @@ type client struct {
 	home, project string
 }
 
-// through is what the model gives to the tool, which gives it back.
+// through is the argument that the model gives to the tool echo, which returns it.
 const through = "through-5c1e"
 
 // echoed is a script that calls Doorward's tool once it is offered.
@@ -124,8 +124,8 @@ func echoed(c fixture.Client) []fixture.Step {
 	return []fixture.Step{call, func(fixture.Talk) fixture.Answer { return fixture.Say("done") }}
 }
 
-// lists compares what the client prints about its servers. Without a command for it, the
-// turn of the model has to do.
+// lists checks the client's own list of servers. It does nothing for a client without such
+// a command.
 func (c client) lists(t *testing.T, doorward bool) {
 	t.Helper()
 	args := c.List(t)
@@ -134,12 +134,13 @@ func (c client) lists(t *testing.T, doorward bool) {
 	}
 	out := c.run(t, args...)
 	if !strings.Contains(out, "other") || strings.Contains(out, "doorward") != doorward {
-		t.Errorf("it has to list the server that it had, and Doorward: %t\n%s", doorward, out)
+		t.Errorf("the list must have the earlier server, and Doorward: %t\n%s", doorward, out)
 	}
 }
 
-// calls runs a prompt of the client. One that may begin without the tools of a slow server
-// has three attempts, since this machine may be busy.
+// calls runs a prompt of the client and checks that the tool was called once. A client that
+// may start without the tools of a slow server has three attempts. Without a Tool it does
+// nothing.
 func (c client) calls(t *testing.T) {
 	t.Helper()
 	if c.Tool == "" {
@@ -163,7 +164,7 @@ func text(t *testing.T, path string) string {
 	return string(b)
 }
 
-// restored compares a file with its text before, and looks for copies that are left.
+// restored fails the test unless a file is as before and no copy of it is left.
 func restored(t *testing.T, path, before string) {
 	t.Helper()
 	if diff := cmp.Diff(before, text(t, path)); diff != "" {
@@ -175,7 +176,7 @@ func restored(t *testing.T, path, before string) {
 }
 
 // doorward runs a command of Doorward on the files of the home and the project. The entry
-// that it writes names the daemon's directory, so that the client needs no variable of it.
+// that it writes names the daemon's directory, so the client needs no environment variable.
 func (c client) doorward(t *testing.T, args ...string) {
 	t.Helper()
 	c.run(t, append([]string{c.d.Bin, "--runtime-dir", c.d.Runtime}, args...)...)

@@ -17,7 +17,7 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// Sentences of documents that stand nowhere else.
+// Sentences that are in one document each and nowhere else.
 const (
 	plantedGuidance = "Begin every review with the tests, said the heron."
 	plantedVoice    = "Speak like a lighthouse keeper on a quiet night."
@@ -38,9 +38,9 @@ func guidance(t *testing.T) (config string) {
 	return fmt.Sprintf("instructions: {dir: %q}\n", dir)
 }
 
-// TestClaudeCodeIsGivenItsInstructions: the real program shows its model the
-// text of its session before the first turn, whole, and reads the rest by the
-// tool. Of a server that is not the aggregate it is given nothing.
+// TestClaudeCodeIsGivenItsInstructions: the real program shows its model the whole text
+// of its session before the first turn, and nothing of the other documents, which the
+// model can read with the tool.
 func TestClaudeCodeIsGivenItsInstructions(t *testing.T) {
 	t.Parallel()
 	d := doortest.Start(t, guidance(t), doortest.Options{})
@@ -66,10 +66,9 @@ func TestClaudeCodeIsGivenItsInstructions(t *testing.T) {
 	}
 }
 
-// TestClaudeCodesHooksOpenAndCloseASession: SessionStart and SessionEnd of the
-// real program run the real command. Its session is bound to that program, the
-// session file is in the runtime directory while it runs, and nothing of the
-// token is in what the model is shown.
+// TestClaudeCodesHooksOpenAndCloseASession: the hooks SessionStart and SessionEnd of the
+// real program open and end a delivery session that is bound to a process. The session
+// file exists while the program runs, and the model is not shown the token.
 func TestClaudeCodesHooksOpenAndCloseASession(t *testing.T) {
 	t.Parallel()
 	d := doortest.Start(t, guidance(t), doortest.Options{})

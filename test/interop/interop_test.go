@@ -1,10 +1,10 @@
 //go:build interop
 
-// Package interop lets real MCP clients and servers meet through the doorward
-// binary: both generations of the TypeScript SDK, the MCP Inspector, Claude
-// Code, the public reference servers and go-sdk's conformance server.
+// Package interop connects real MCP clients and servers through the doorward
+// binary: both generations of the TypeScript SDK, the MCP Inspector, agent programs
+// such as Claude Code, the public reference servers and go-sdk's conformance server.
 //
-// Each client first runs the same steps without Doorward (TestDirect), so that
+// The clients of the SDKs also run the same steps without Doorward (TestDirect), so that
 // a failure behind the gateway is the gateway's.
 package interop
 
@@ -29,14 +29,14 @@ type server struct {
 	Doorward map[string]any `json:"doorward"`
 }
 
-// house is the configuration of a daemon with its upstreams.
+// house is the configuration of a daemon with its servers.
 type house struct {
 	servers map[string]server
 	folder  string // the one that `files` may touch
 }
 
-// options of a server: what it may ask of a client, and room for the sessions
-// that clients open side by side. How it is contained is the default.
+// options of a server: it may ask clients questions, and has instances for many
+// concurrent sessions. Its sandbox is the default.
 func options(more map[string]any) map[string]any {
 	o := map[string]any{
 		"ask":           map[string]any{"allow": []string{"elicitation", "sampling", "roots"}},
@@ -85,7 +85,7 @@ func (h house) start(t *testing.T) *doortest.Daemon {
 	return doortest.Start(t, h.yaml(t), doortest.Options{})
 }
 
-// prefixed lists names as the aggregate shows them.
+// prefixed is the prefix of a server's names on the aggregate.
 func prefixed(server string) string { return server + "__" }
 
 func endpoint(d *doortest.Daemon, transport, name string) string {

@@ -21,11 +21,10 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// patience is longer than any wait that these tests allow: behind it a call hangs.
+// patience is longer than any wait that these tests allow: a longer call hangs.
 const patience = 30 * time.Second
 
-// answerer is a client in the middle of a call of the tool ask, which has two
-// questions one after the other.
+// answerer is a client that calls the tool ask, which asks two questions in turn.
 type answerer struct {
 	t      *testing.T
 	modern bool
@@ -34,11 +33,11 @@ type answerer struct {
 	kill   func()
 	calls  int
 	seen   int                                      // questions
-	given  int                                      // answers that the call went on with
+	given  int                                      // answers after which the call went on
 	params struct{ key, state, id json.RawMessage } // of the open question
 }
 
-// turn is what comes next in a call: a question, or its end.
+// turn is the next step of a call: a question, or its end.
 type turn struct{ question, result, failure string }
 
 const (
@@ -118,7 +117,7 @@ func (a *answerer) overHTTP(d *doortest.Daemon) {
 		}
 		resp, err := client.Do(req)
 		if err != nil {
-			return // the other side is gone, and next says so
+			return // the daemon is gone: next fails the test
 		}
 		if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
 			session = id
@@ -254,11 +253,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestKilledInRounds kills the server, the client or the daemon with SIGKILL while
-// the first or the second question of a call is open. No call hangs. A call of a
-// server that keeps its state in the message goes on in the next process; any other
-// ends with an error, and the next call works. The record has each question that
-// was asked, and no answer that the call did not go on with.
+// TestKilledInRounds: no call hangs when the server, the client or the daemon is killed
+// while the first or the second question of the call is open. A call of a modern server,
+// which keeps its state in the message, continues in the next process. Any other call
+// ends with an error, and the next call works. The audit log has each question that was
+// asked, and no answer after which the call did not go on.
 func TestKilledInRounds(t *testing.T) {
 	for _, transport := range words("http connect") {
 		for _, modern := range []bool{false, true} {
@@ -322,7 +321,8 @@ func (k killing) run(t *testing.T) {
 	k.recorded(t, d, a.seen+other.seen, a.given+other.given)
 }
 
-// afterServer: a modern server's call goes on in its next process.
+// afterServer checks that a modern server's call continues in its next process, and that
+// a legacy server's call fails.
 func (k killing) afterServer(a *answerer) {
 	a.t.Helper()
 	end := a.answer(strconv.Itoa(k.round))
@@ -334,9 +334,9 @@ func (k killing) afterServer(a *answerer) {
 	}
 }
 
-// afterDaemon: the message has the state of a modern client's call of a modern
-// server, whichever daemon it meets. A legacy client over connect hears that its call
-// is over; over HTTP its connection broke.
+// afterDaemon checks that a modern client's call of a modern server continues with the
+// next daemon, because the message has the state. A legacy client over connect gets an
+// error for its call; over HTTP its connection broke.
 func (k killing) afterDaemon(a *answerer) {
 	a.t.Helper()
 	switch {
@@ -355,7 +355,8 @@ func (k killing) afterDaemon(a *answerer) {
 	}
 }
 
-// recorded: each question is on record, and at most the given answers are.
+// recorded checks that the audit log has each question, at most the given answers, and
+// verifies.
 func (k killing) recorded(t *testing.T, d *doortest.Daemon, seen, given int) {
 	t.Helper()
 	decided, _, answered := questions(t, d)
@@ -367,7 +368,7 @@ func (k killing) recorded(t *testing.T, d *doortest.Daemon, seen, given int) {
 	}
 }
 
-// whole is a call that nothing disturbs.
+// whole checks an undisturbed call.
 func whole(t *testing.T, a *answerer) {
 	t.Helper()
 	a.call()
@@ -397,8 +398,8 @@ func killServers(t *testing.T, d *doortest.Daemon) {
 	}
 }
 
-// executes reports that a thread of a process has not ended. What is sent to a process
-// that is about to end may reach it.
+// executes reports whether a thread of a process has not ended. A killed process may
+// still receive data until its last thread has ended.
 func executes(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, path := range threads {

@@ -14,12 +14,12 @@ import (
 // mcpGoSteps are the steps of test/mcpgo.
 var mcpGoSteps = words(`tools call errors parallel progress logging prompts resources elicitation sampling`)
 
-// racing are steps of which a server of mcp-go 1.2.1 does part or all: it writes a
-// notification and the answer of its call in either order, and may lose the last one.
+// racing are steps that a server of mcp-go 1.2.1 completes only sometimes: it writes a
+// notification and the answer of its call in either order, and may lose the last
+// notification.
 var racing = words("progress logging quiet subscribe changes")
 
-// outcomes are the reports of a client's steps: empty for one that succeeded, else what
-// failed.
+// outcomes are the reports of a client's steps: empty for success, otherwise the failure.
 func outcomes(t *testing.T, name string, args ...string) map[string]string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -49,7 +49,7 @@ func (s spec) meetsMCPGo(t *testing.T) map[string]string {
 	return outcomes(t, fixture.MCPGo(t), s.argument(t))
 }
 
-// meetsSuite runs them with a client of the TypeScript SDK.
+// meetsSuite runs the steps of a spec with a client of the TypeScript SDK.
 func (s spec) meetsSuite(t *testing.T) map[string]string {
 	t.Helper()
 	return outcomes(t, fixture.Node(t), fixture.Suite(t), s.argument(t))
@@ -62,7 +62,7 @@ func (s spec) argument(t *testing.T) string {
 	return string(text)
 }
 
-// allSucceed runs the steps, of which none may fail.
+// allSucceed runs the steps and fails the test unless all succeed.
 func (s spec) allSucceed(t *testing.T, steps []string, meets func(spec, *testing.T) map[string]string) {
 	t.Helper()
 	s.Steps = steps
@@ -84,10 +84,10 @@ func succeed(all map[string]string) (steps []string) {
 	return steps
 }
 
-// TestMCPGo: what a client of mcp-go can do directly with a server, it can do through
-// Doorward, and what a client of another SDK can do with a server of mcp-go. A
-// client of mcp-go that finds out the era cannot connect to go-sdk's stateful server, and
-// can do everything with it through Doorward.
+// TestMCPGo: each step that a client of mcp-go completes directly with a server, it
+// completes through Doorward. The same holds for a client of the TypeScript SDK and a server
+// of mcp-go. A client of mcp-go that detects the era cannot connect to go-sdk's stateful
+// server, and completes all steps through Doorward.
 func TestMCPGo(t *testing.T) {
 	mcpgo := fixture.ServeMCPGo(t)
 	urls := map[string]string{
@@ -136,7 +136,7 @@ func TestMCPGo(t *testing.T) {
 			one, all := s, s
 			one.URL, all.URL, all.Prefix = d.MCP("mcpgo"), d.MCP(""), "mcpgo__"
 			one.allSucceed(t, direct, spec.meetsSuite)
-			all.allSucceed(t, without(direct, "resources"), spec.meetsSuite) // that step names a resource as the server alone does
+			all.allSucceed(t, without(direct, "resources"), spec.meetsSuite) // that step uses the server's own URI, which the aggregate does not have
 		})
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// TestAClientOfTheSDKSignsIn: a client that knows nothing but the URL finds
-// the issuer by challenge and metadata, comes back with a token for exactly
-// this resource, and asks for more when a call needs more.
+// TestAClientOfTheSDKSignsIn: a client that knows only the URL finds the issuer by
+// challenge and metadata, signs in for exactly this resource, and asks for more scopes
+// when a call needs them.
 func TestAClientOfTheSDKSignsIn(t *testing.T) {
 	t.Parallel()
 	issuer, err := doortest.NewIssuer()
@@ -55,7 +55,7 @@ mcpServers:
 		PreregisteredClient: &oauthex.ClientCredentials{ClientID: "editor"},
 		RedirectURL:         "http://127.0.0.1:1/callback",
 		Client:              issuer.Client(),
-		ScopeFilter: func(found []string) []string { // begin with less than is offered
+		ScopeFilter: func(found []string) []string { // begin with fewer scopes than are offered
 			if slices.Contains(found, "look") {
 				return []string{"look"}
 			}

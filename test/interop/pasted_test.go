@@ -23,9 +23,9 @@ import (
 // starts others at the same time. npx alone takes two seconds.
 const pastedLimit = 4 * time.Minute
 
-// TestPastedServersStart: a configuration of nothing but entries that users
-// paste starts each of these servers in the default sandbox, and their tools
-// are the ones that a client without Doorward sees.
+// TestPastedServersStart: a configuration that consists only of pasted entries starts
+// each of these servers in the default sandbox, with the same tools as without
+// Doorward.
 func TestPastedServersStart(t *testing.T) {
 	t.Parallel()
 	p := fixture.PastedServers(t)
@@ -46,8 +46,8 @@ func TestPastedServersStart(t *testing.T) {
 	}
 }
 
-// TestPastedMemoryRemembers: server-memory keeps its graph in its own package,
-// which lies in the cache of npx. It is still there for the next daemon.
+// TestPastedMemoryRemembers: the graph of server-memory, which it stores in its own
+// package in the cache of npx, is still there for the next daemon.
 func TestPastedMemoryRemembers(t *testing.T) {
 	t.Parallel()
 	p := fixture.PastedServers(t)
@@ -66,7 +66,7 @@ func startPasted(t *testing.T, p fixture.Pasted, o doortest.Options) *doortest.D
 	return doortest.Start(t, "mcpServers: "+string(p.Text)+"\n", o)
 }
 
-// direct starts a server as a client does that has no Doorward.
+// direct starts a server as a client without Doorward does.
 func direct(t *testing.T, p fixture.Pasted, s fixture.PastedServer) *pipe {
 	t.Helper()
 	home := func(text string) string { return strings.ReplaceAll(text, "${HOME}", p.Home) }
@@ -88,7 +88,7 @@ func connect(t *testing.T, d *doortest.Daemon, name string) *pipe {
 
 func dialIn(t *testing.T, dir string, env, argv []string) *pipe {
 	t.Helper()
-	// t.Context ends before the pipe is closed, which is how a server ends in order.
+	// t.Context would end before the pipe is closed, and a server ends when its pipe is closed.
 	ctx, cancel := context.WithTimeout(context.Background(), pastedLimit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -96,7 +96,7 @@ func dialIn(t *testing.T, dir string, env, argv []string) *pipe {
 	return dialCommand(t, cmd, false)
 }
 
-// toolsOf are the tools of all pages by their names, whole.
+// toolsOf are the complete tools of all pages, by name.
 func toolsOf(t *testing.T, p *pipe) map[string]any {
 	t.Helper()
 	all := make(map[string]any)
@@ -122,7 +122,7 @@ func toolsOf(t *testing.T, p *pipe) map[string]any {
 	}
 }
 
-// shutIn holds that a server that runs is contained by default.
+// shutIn checks that a running server is contained by default.
 func shutIn(t *testing.T, d *doortest.Daemon, name string) {
 	t.Helper()
 	out, err := d.Command("status", "--json").Output()

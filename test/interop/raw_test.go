@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// peer is one MCP server to which raw JSON-RPC goes and from which raw bytes
-// come, without any library that could round them off.
+// peer is a connection to an MCP server that sends raw JSON-RPC and returns raw bytes,
+// without a library that could change them.
 type peer interface {
 	// call sends one request and returns the bytes of its result, or of its
 	// error when there is one.
 	call(t *testing.T, method, params string) (result, rpcError json.RawMessage)
 }
 
-// reply is a JSON-RPC message with its parts as they came.
+// reply is a JSON-RPC message with its parts as received.
 type reply struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`

@@ -21,7 +21,7 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// resume asks for what came after the event id.
+// resume requests the events after the event id.
 func (w *web) resume(t *testing.T, id string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, w.url, nil)
@@ -39,8 +39,9 @@ func (w *web) resume(t *testing.T, id string) *http.Response {
 	return resp
 }
 
-// TestResume breaks off the stream of a running call, as a laptop's network
-// does, and takes the answer from where it stopped: once and complete.
+// TestResume: after the stream of a running call breaks off, as with an unstable network,
+// the client resumes it with Last-Event-ID and gets the complete answer. From the first
+// event id the whole stream is replayed.
 func TestResume(t *testing.T) {
 	d := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, "legacy"), nil)}}.start(t)
 	w := dialWeb(t, d.MCP("recorder"), false)
@@ -67,7 +68,7 @@ func TestResume(t *testing.T) {
 		t.Fatalf("answer after the interruption: %s %v", answer.Result, err)
 	}
 
-	// From the very beginning the whole stream is replayed, in its order.
+	// From the first event the whole stream is replayed in order.
 	replay := w.resume(t, first.id)
 	defer replay.Body.Close()
 	events := newEvents(replay.Body)
@@ -82,7 +83,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestResumeIsPrivate: an event id is no key to another session's stream.
+// TestResumeIsPrivate: an event id does not give access to another session's stream.
 func TestResumeIsPrivate(t *testing.T) {
 	d := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, "legacy"), nil)}}.start(t)
 	mine, other := dialWeb(t, d.MCP("recorder"), false), dialWeb(t, d.MCP("recorder"), false)
@@ -101,9 +102,8 @@ func TestResumeIsPrivate(t *testing.T) {
 	}
 }
 
-// TestRestart: the client of a daemon that was ended or killed goes on in its session, in
-// which it calls and is asked, whatever the SDK and the era. To anyone else the session's
-// id is unknown.
+// TestRestart: after the daemon was stopped or killed, and started again, each client
+// continues in its session: it lists, calls, and answers questions, with each SDK and era.
 func TestRestart(t *testing.T) {
 	for name, end := range map[string]func(*doortest.Daemon){
 		"ended": func(d *doortest.Daemon) { d.Stop() }, "killed": func(d *doortest.Daemon) { d.Kill9() },
@@ -172,7 +172,7 @@ func (s spec) lasts(t *testing.T) *lasting {
 	return l
 }
 
-// goesOn has the client call again.
+// goesOn makes the client list, call and answer again.
 func (l *lasting) goesOn(t *testing.T, round int) {
 	t.Helper()
 	fmt.Fprintln(l.in, round)

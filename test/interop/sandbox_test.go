@@ -13,9 +13,9 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// TestRealServersAreShutIn: the public servers do their work inside of contain
-// and of strict, and every measure of strict holds around them.
-func TestRealServersAreShutIn(t *testing.T) {
+// TestRealServersAreContained: the public servers work under sandbox: contain and under
+// strict, and every measure is enforced on them.
+func TestRealServersAreContained(t *testing.T) {
 	t.Parallel()
 	modules := fixture.Module(t, "@modelcontextprotocol")
 	for mode, more := range map[string]map[string]any{
@@ -55,8 +55,8 @@ func say(t *testing.T, d *doortest.Daemon, want string, args ...string) {
 	}
 }
 
-// measures holds that nothing but the two limits that are a matter of degree
-// is less than enforced, server by server and process by process.
+// measures checks that every measure is enforced on every process, except the limits of
+// memory and processes, which depend on the machine.
 func measures(t *testing.T, d *doortest.Daemon, mode string) {
 	t.Helper()
 	out, err := d.Command("status", "--json").Output()

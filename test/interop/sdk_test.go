@@ -17,7 +17,7 @@ import (
 	"github.com/doorward/doorward/test/fixture"
 )
 
-// The steps that fit an upstream, by the era of the client.
+// The steps that a server supports, by the era of the client.
 var (
 	legacySteps = words(`identity tools call errors parallel progress logging prompts resources subscribe
 		changes completion elicitation declined sampling reconnection`)
@@ -87,7 +87,8 @@ func command(argv []string, s spec) spec {
 	return s
 }
 
-// TestDirect proves the harness: every client against its upstream alone.
+// TestDirect: every client completes its steps with its server alone. This proves the
+// harness.
 func TestDirect(t *testing.T) {
 	folder := t.TempDir()
 	legacy := fixture.ServeEverything(t, fixture.ResumableEverything(t), true)
@@ -109,7 +110,7 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// visit is one client at one of Doorward's doors.
+// visit is one client at one of Doorward's endpoints.
 type visit struct {
 	name   string
 	server string
@@ -130,7 +131,7 @@ func (v visit) at(t *testing.T, d *doortest.Daemon) spec {
 	return s
 }
 
-// upstreams is a house with everything that the SDK tests meet.
+// upstreams is a house with all servers of the SDK tests.
 func upstreams(t *testing.T) house {
 	t.Helper()
 	folder, err := filepath.EvalSymlinks(t.TempDir())
@@ -143,7 +144,7 @@ func upstreams(t *testing.T) house {
 	both := []string{fixture.Everything(t)}
 	return house{folder: folder, servers: map[string]server{
 		"fixture":        stdio(both, nil),
-		"fixtureauto":    stdio(both, nil), // its own: logs on a connection that two callers share belong to nobody
+		"fixtureauto":    stdio(both, nil), // a server of its own: log messages on a connection that two callers share are delivered to neither
 		"strict":         stdio(both, map[string]any{"ask": nil}),
 		"pinnedlegacy":   stdio(both, map[string]any{"protocol": "legacy"}),
 		"pinnedmodern":   stdio(both, map[string]any{"protocol": "modern"}),
@@ -172,13 +173,14 @@ next:
 	return kept
 }
 
-// TestSDK sends both SDKs, in each era that they have, through every door.
+// TestSDK: clients of both SDKs, in each of their eras, complete their steps through each
+// endpoint of Doorward.
 func TestSDK(t *testing.T) {
 	h := upstreams(t)
 	d := h.start(t)
 	const v11, v26 = "2025-11-25", "2026-07-28"
 	visits := []visit{
-		// Same era on both sides, each door.
+		// Same era on both sides, each endpoint.
 		{"v1 http", "fixture", "http", spec{SDK: "v1", Version: v11, Label: "fixture", Steps: legacySteps}},
 		{"v1 connect", "fixture", "connect", spec{SDK: "v1", Label: "fixture", Steps: legacySteps}},
 		{"v1 sse", "fixture", "sse", spec{SDK: "v1", Label: "fixture", Steps: legacySteps}},
@@ -189,16 +191,16 @@ func TestSDK(t *testing.T) {
 		{"v2 auto http", "fixtureauto", "http", spec{SDK: "v2", Era: "auto", Version: v26, Label: "fixtureauto", Steps: modernSteps}},
 		{"v2 auto connect", "fixture", "connect", spec{SDK: "v2", Era: "auto", Version: v26, Label: "fixture", Steps: modernSteps}},
 
-		// Upstreams by HTTP, found out or pinned by nobody.
+		// Servers over HTTP, with a detected era.
 		{"v1 http to http", "stateful", "http", spec{SDK: "v1", Version: v11, Label: "stateful", Steps: legacySteps}},
 		{"v2 modern to http", "stateless", "http", spec{SDK: "v2", Era: "modern", Version: v26, Label: "stateless", Steps: modernSteps}},
 
-		// Eras that differ. A legacy server does not name its questions, as the step rounds
-		// expects, and the fixture asks nothing as a modern server of a legacy client.
+		// Different eras. A legacy server does not name its questions, which the step rounds
+		// needs, and as a modern server the fixture asks a legacy client nothing.
 		{"v2 modern to legacy", "pinnedlegacy", "http", spec{SDK: "v2", Era: "modern", Version: v26, Label: "pinnedlegacy", Steps: without(modernSteps, "rounds")}},
 		{"v1 to modern", "pinnedmodern", "http", spec{SDK: "v1", Version: v11, Steps: without(legacySteps, "elicitation", "declined", "sampling")}},
 
-		// A cancellation, and two rounds of questions, in all four cells.
+		// A cancellation, and two rounds of questions, in all four combinations of eras.
 		{"v1 recorder", "recorder", "http", spec{SDK: "v1", Label: "recorder", Steps: recorderSteps}},
 		{"v2 modern recorder", "recorder", "http", spec{SDK: "v2", Era: "modern", Label: "recorder", Steps: recorderSteps}},
 		{"v1 modern recorder", "recordermodern", "http", spec{SDK: "v1", Label: "recordermodern", Steps: recorderSteps}},
@@ -224,7 +226,7 @@ func TestSDK(t *testing.T) {
 			v.at(t, d).run(t)
 		})
 	}
-	// Without `ask` a server reaches the user, but never the user's model.
+	// Without `ask` a server may ask the user, but may not use the user's model.
 	for _, v := range []visit{
 		{"v1 refused sampling", "strict", "http", spec{SDK: "v1", Steps: words("sampling elicitation")}},
 		{"v2 modern refused sampling", "strict", "http", spec{SDK: "v2", Era: "modern", Steps: words("sampling elicitation")}},
@@ -236,7 +238,8 @@ func TestSDK(t *testing.T) {
 	}
 }
 
-// TestAggregate meets three servers behind one door, with prefixed names.
+// TestAggregate: clients complete their steps with four servers behind the aggregate, with
+// prefixed names.
 func TestAggregate(t *testing.T) {
 	h := upstreams(t)
 	h.servers = map[string]server{

@@ -13,9 +13,9 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// The program that make builds runs its supervisors from the one that it holds, which
-// needs less than half of the memory. An image that is missing, or that this system does
-// not execute, would otherwise show in nothing but memory and a line of the log.
+// The program that make builds runs its supervisors from the small program that is
+// embedded in it, which needs less than half of the memory. A missing image, or one that
+// this system does not execute, has no other effect than memory and a line of the log.
 func TestSupervisorsAreAProgramOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	notes := filepath.Join(doortest.ModuleRoot(t), "bin", "notes-server")
@@ -47,7 +47,7 @@ func TestSupervisorsAreAProgramOfTheirOwn(t *testing.T) {
 	t.Logf("measured: two supervisors with %d KiB of their own", anonymous)
 }
 
-// ownMemory is the memory of a process that lies in no file, in KiB.
+// ownMemory is the anonymous memory of a process, in KiB.
 func ownMemory(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

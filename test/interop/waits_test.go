@@ -17,8 +17,8 @@ import (
 const longest = 305 * time.Second
 
 // TestHowLongClientsWait measures how long each client waits for the answer of a call, with
-// its own settings: for one that Doorward holds, with progress, and for one that a server
-// answers late, without. The table of docs/approvals.md is what it prints.
+// its own settings: of a call that Doorward holds, with progress, and of a call that a server
+// answers late, without. The table of docs/approvals.md is its output. It sets no bounds.
 func TestHowLongClientsWait(t *testing.T) {
 	recorder := fixture.Recorder(t, "legacy")
 	servers := house{servers: map[string]server{"held": stdio(recorder, map[string]any{"tools": map[string]any{"ask": words("echo")}}),
@@ -39,7 +39,7 @@ func TestHowLongClientsWait(t *testing.T) {
 	}
 }
 
-// waits has a program make a call and measures until it tells its model of an end.
+// waits makes a program call a tool and measures until it tells its model of the end.
 func waits(t *testing.T, a fixture.Agent, e fixture.Entry, call fixture.Answer) (time.Duration, string) {
 	t.Helper()
 	var began time.Time

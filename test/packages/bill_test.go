@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The bill of materials names the modules that the go command finds in the released
-// program, each with its version and sum, and nothing else. Its digest is the program's.
-func TestTheBillListsWhatTheProgramIsMadeOf(t *testing.T) {
+// The bill of materials names exactly the modules that the go command finds in the
+// released program, each with its version and sum, and has the program's digest.
+func TestTheBillListsTheModulesOfTheProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	release(t, moduleRoot(t), dir, "1.2.3", "linux/amd64")
@@ -36,12 +36,12 @@ func TestTheBillListsWhatTheProgramIsMadeOf(t *testing.T) {
 		t.Errorf("modules of the program and of the bill (-program +bill):\n%s", diff)
 	}
 	if want := fmt.Sprintf("%x", sha256.Sum256(program)); hash != want {
-		t.Errorf("the bill is of the program %s, and the program is %s", hash, want)
+		t.Errorf("the bill has the digest %s, the program %s", hash, want)
 	}
 	t.Logf("measured: %d modules", len(named))
 }
 
-// modules are those that `go version -m` prints, with the standard library.
+// modules are the modules that `go version -m` prints, and the standard library.
 func modules(t *testing.T, program string) (all []string) {
 	t.Helper()
 	out, err := exec.Command("go", "version", "-m", program).Output()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// needMachine skips where no machine can be made inside of this one.
+// needMachine skips the test where no machine with systemd can be started.
 func needMachine(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -53,7 +53,7 @@ func newMachine(t *testing.T) string {
 }
 
 // boot starts the machine without a network, lets it run the script as root, and
-// returns what that printed. The machine switches itself off.
+// returns the output of the script. The machine switches itself off.
 func boot(t *testing.T, dir, script string) string {
 	t.Helper()
 	write(t, dir+"/root/script", script, 0o755)
@@ -86,9 +86,9 @@ StandardError=inherit
 	return string(out)
 }
 
-// alone waits until no other machine runs, and returns what lets the next one run. Two
-// of them would take each other's services for their own, because a host without the
-// unified hierarchy gives both the same control groups.
+// alone waits until no other machine runs, and returns the function that lets the next
+// one run. On a host without the unified hierarchy two machines get the same control
+// groups, and take each other's services for their own.
 func alone(t *testing.T) func() {
 	t.Helper()
 	f, err := os.Open(machineFiles(t))
@@ -119,8 +119,8 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// The documents are followed from installation to removal, command by command,
-// on a machine with systemd, by a user who may sudo.
+// The commands of the documents install, run, upgrade and remove Doorward on a machine
+// with systemd, for a user that may sudo, and leave nothing behind but the state.
 func TestTheDocumentsInstallRunUpgradeAndRemove(t *testing.T) {
 	t.Parallel()
 	needMachine(t)
@@ -141,16 +141,15 @@ func TestTheDocumentsInstallRunUpgradeAndRemove(t *testing.T) {
 	}
 }
 
-// asAnn defines the command ann, which runs a script as the user of that name in a
-// login of hers.
+// asAnn defines the command ann, which runs a script as the user ann in a login session.
 const asAnn = `set -x
 loginctl enable-linger ann
 for i in $(seq 600); do [ -S /run/user/1000/systemd/private ] && break; sleep 0.1; done
 ann() { runuser -u ann -- env -i HOME=/home/ann USER=ann PATH=/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin XDG_RUNTIME_DIR=/run/user/1000 bash -ex "$@"; }
 `
 
-// remains lists what is named after Doorward on the machine, the releases and
-// the journal aside.
+// remains lists the files on the machine with doorward in their names, without the
+// releases, the records of dpkg, and the state and programs in the user's home.
 func remains(t *testing.T, dir string) string {
 	t.Helper()
 	c := exec.Command("find", "etc", "usr", "var", "run", "home", "-name", "*doorward*", "-not", "-path", "home/ann/release-*", "-not", "-path", "var/lib/dpkg/*",
@@ -164,7 +163,7 @@ func remains(t *testing.T, dir string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// walk is the script of the documents, with what must hold in between.
+// walk is the script of the documents' commands, with checks in between.
 func walk(t *testing.T, root string) string {
 	t.Helper()
 	var s strings.Builder
@@ -195,8 +194,8 @@ func walk(t *testing.T, root string) string {
 	return s.String()
 }
 
-// serversRun: a server that is a program runs behind the hardened unit with all
-// of its walls.
+// serversRun checks that a stdio server runs under the hardened unit with all measures
+// of its sandbox.
 const serversRun = `sudo tee /etc/doorward/doorward.yaml > /dev/null <<'YAML'
 listen: {http: [{addr: 127.0.0.1:7867, auth: required}]}
 mcpServers:
@@ -212,7 +211,8 @@ test -z "$(dw status -v | grep -E '^[a-z]+ +(partial|unavailable) ' | grep -v ' 
 test "$(dw status -v | grep -c '^[a-z]* *enforced .*user namespace.*own /proc.*root by allow-list.*no abstract sockets')" = 2
 `
 
-// upgraded: the new version has the old one's state, and what ran runs.
+// upgraded checks that the new version has the old one's state, and that the daemons
+// run.
 const upgraded = `doorward version | grep 1.1.0
 doorward status | grep 'doorward 1.1.0'
 doorward token list | grep kept
@@ -221,8 +221,8 @@ dw token list | grep desk
 grep doorward.example.com /etc/doorward/doorward.yaml
 `
 
-// removed: the state is all that is left, and nothing runs. What is in /run ends
-// with the login.
+// removed checks that only the state is left and no daemon runs. Files in /run end with
+// the login.
 const removed = `test -z "$(pgrep -x doorward)"
 sudo test -f /var/lib/doorward/doorward.db
 test -f ~/.local/state/doorward/doorward.db

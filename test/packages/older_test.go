@@ -13,9 +13,9 @@ import (
 // older is a revision from before the first package.
 const older = "735bc5e"
 
-// A state that an older version made is kept as a whole by the installation of the
-// package: tokens, messages, instructions, the record to its last byte, and pins. When
-// the package is removed the state is still there.
+// The package keeps the whole state of an older version: tokens, messages, instructions,
+// the audit log to its last byte, and pins. The state is still there when the package is
+// removed.
 func TestTheStateOfAnOlderVersionIsKept(t *testing.T) {
 	t.Parallel()
 	needMachine(t)
@@ -42,7 +42,7 @@ echo the state is kept
 	}
 }
 
-// buildOlder builds the program of the older revision out of the history.
+// buildOlder builds the program of the older revision from the history.
 func buildOlder(t *testing.T, root, program string) {
 	t.Helper()
 	if err := exec.Command("git", "-C", root, "cat-file", "-e", older+"^{commit}").Run(); err != nil {
@@ -57,7 +57,7 @@ func buildOlder(t *testing.T, root, program string) {
 	run(t, 20*time.Minute, "env", "CGO_ENABLED=0", "go", "build", "-C", tree, "-trimpath", "-buildvcs=false", "-o", program, "./cmd/doorward")
 }
 
-// before makes a state with the older version, and keeps what it looks like.
+// before makes a state with the older version, and saves descriptions of it.
 const before = `mkdir -p ~/.config/doorward/instructions
 cat > ~/.config/doorward/doorward.yaml <<'YAML'
 listen: {http: [{addr: "127.0.0.1:0"}]}
@@ -90,7 +90,7 @@ grep -o '^,*{"item".*' ~/.local/state/doorward/pins/notes.json | sed 's/^,//' | 
 test "$(wc -l < ~/pins)" -ge 4
 `
 
-// service gives the unit of the machine a state of the older version.
+// service makes a state of the older version for the system unit, and starts it.
 const service = `install -d -o doorward -g doorward -m 0700 /var/lib/doorward
 runuser -u doorward -- env HOME=/var/lib/doorward DOORWARD_STATE_DIR=/var/lib/doorward DOORWARD_RUNTIME_DIR=/var/lib/doorward/run bash -exc '
 cd; older serve --config /etc/doorward/doorward.yaml 2> log &
@@ -101,7 +101,7 @@ curl --fail --silent http://127.0.0.1:7867/mcp -H "Authorization: Bearer $(cat /
   -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}' | grep serverInfo
 `
 
-// after holds the state against what it looked like. The socket starts the daemon.
+// after compares the state with the saved descriptions. The socket starts the daemon.
 const after = `systemctl --user enable --now doorward.socket
 test -z "$(pgrep -u ann -x doorward)"
 doorward status
@@ -123,7 +123,7 @@ doorward audit export | head -n "$(wc -l < ~/record)" | cmp - ~/record
 systemctl --user disable --now doorward.socket doorward.service
 `
 
-// gone: without the package the state is what it was.
+// gone checks that the state is still there without the package.
 const gone = `test -z "$(type -P doorward)"
 for i in $(seq 100); do pgrep -u ann -x doorward || break; sleep 0.1; done
 older version

@@ -19,7 +19,7 @@ func moduleRoot(t *testing.T) string {
 	return root
 }
 
-// release makes the files of a version from a tree.
+// release makes the release files of a version from a source tree.
 func release(t *testing.T, tree, dist, version, targets string, env ...string) {
 	t.Helper()
 	c := exec.Command("go", "run", ".", "-root", tree, "-dist", dist, "-version", version, "-targets", targets)
@@ -29,8 +29,7 @@ func release(t *testing.T, tree, dist, version, targets string, env ...string) {
 	}
 }
 
-// Another path, another build cache, another time zone and another umask give
-// the same bytes.
+// Builds with different paths, build caches, time zones and umasks give the same bytes.
 func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The threshold is ten times the exposure that systemd counts.
+// systemd-analyze rates the exposure of the system units below a threshold, which is ten
+// times the exposure that it prints.
 func TestTheUnitsOfTheMachineAreHardened(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {

@@ -14,7 +14,7 @@ func TestOnlyWhatWasSyncedIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		do   func(n *node)
-		want string // a letter a page, small for half a page
+		want string // one letter for each page, lower case for half a page; see pages
 	}{
 		"never synced":                 {func(n *node) { n.write(fill('A', page), 0, false) }, ""},
 		"synced":                       {func(n *node) { n.write(fill('A', page), 0, false); n.sync() }, "A"},
@@ -49,7 +49,7 @@ func TestOnlyWhatWasSyncedIsLeft(t *testing.T) {
 	}
 }
 
-// pages writes each page as one letter; a half page in small, and a half page of zeros behind it as a dot.
+// pages writes each page as one letter, half a page in lower case, and a following half page of zeros as a dot.
 func pages(data []byte) string {
 	var s strings.Builder
 	for len(data) > 0 {

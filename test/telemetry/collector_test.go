@@ -45,7 +45,7 @@ func (s span) get(key string) string {
 	return ""
 }
 
-// backend takes what the collector sends on.
+// backend receives the data that the collector forwards.
 type backend struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -79,8 +79,7 @@ func (b *backend) said() (string, []span) {
 	return b.text.String(), slices.Clone(b.spans)
 }
 
-// collectorConfig takes OTLP over HTTP on one address, checks nothing, and sends it on as
-// JSON.
+// collectorConfig receives OTLP over HTTP on one address and forwards it as JSON.
 const collectorConfig = `
 receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
 exporters: {otlp_http: {endpoint: %q, encoding: json, compression: none}}
@@ -138,10 +137,11 @@ const (
 	trace2, parent2 = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 )
 
-// TestARealCollectorGetsTheWayOfACall: spans of the front, the decision, the server and
-// the operator in the client's own trace, whether it came in _meta or in the headers; the
-// server's call is told its parent; and nothing that a call carries is sent.
-func TestARealCollectorGetsTheWayOfACall(t *testing.T) {
+// TestARealCollectorGetsTheSpansOfACall: the collector gets spans of the front, the
+// decision, the server and the operator in the client's own trace, whether the trace context
+// came in _meta or in the headers. The server gets its span as the parent. No argument,
+// result, unknown tool name or secret is sent.
+func TestARealCollectorGetsTheSpansOfACall(t *testing.T) {
 	t.Parallel()
 	b, s := &backend{}, serve(t)
 	d := doortest.Start(t, config(s.url)+"telemetry: {otlp: "+startCollector(t, b)+", headers: {X-Key: \"${env:COLLECTOR_KEY}\"}}\n",
@@ -198,7 +198,7 @@ func TestARealCollectorGetsTheWayOfACall(t *testing.T) {
 	}
 }
 
-// or is how an absent member prints.
+// or returns the printed form of a member that may be absent.
 func or(state string) string {
 	if state == "" {
 		return "<nil>"
@@ -206,8 +206,9 @@ func or(state string) string {
 	return state
 }
 
-// TestWithoutACollectorTheTraceGoesOnAsItCame.
-func TestWithoutACollectorTheTraceGoesOnAsItCame(t *testing.T) {
+// TestWithoutACollectorTheTraceContextIsUnchanged: the server gets the client's trace
+// context as it was sent.
+func TestWithoutACollectorTheTraceContextIsUnchanged(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	d := doortest.Start(t, config(s.url), doortest.Options{Env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}})
@@ -218,7 +219,7 @@ func TestWithoutACollectorTheTraceGoesOnAsItCame(t *testing.T) {
 	}
 }
 
-// metas are what the server was told in `_meta`, call by call.
+// metas are the `_meta` that the server received, one for each call.
 func (s *server) metas() []map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()

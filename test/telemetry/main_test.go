@@ -1,5 +1,5 @@
-// Package telemetry puts a real OpenTelemetry collector behind the daemon, and holds the
-// dashboard against the metrics that there are.
+// Package telemetry tests the daemon with a real OpenTelemetry collector, and compares the
+// dashboard with the exported metrics.
 package telemetry
 
 import (
@@ -47,7 +47,7 @@ func serve(t *testing.T) *server {
 	return s
 }
 
-// config is a daemon before that server, which holds one tool for a second.
+// config is a daemon in front of that server. It holds calls of one tool for a second.
 func config(url string) string {
 	return `mcpServers:
   web:
@@ -111,9 +111,9 @@ func (c client) request(method, name, params, meta string, header http.Header) *
 
 var metricName = regexp.MustCompile(`doorward_[a-z_]+`)
 
-// TestTheDashboardNamesMetricsThatThereAre: each metric in a query of the dashboard is
-// exported by a running daemon.
-func TestTheDashboardNamesMetricsThatThereAre(t *testing.T) {
+// TestTheDashboardNamesExistingMetrics: each metric in a query of the dashboard is exported
+// by a running daemon.
+func TestTheDashboardNamesExistingMetrics(t *testing.T) {
 	t.Parallel()
 	d := doortest.Start(t, config(serve(t).url)+"agent: {enabled: true}\n", doortest.Options{})
 	c := client{t, d.MCP("web")}
@@ -154,7 +154,7 @@ func TestTheDashboardNamesMetricsThatThereAre(t *testing.T) {
 	}
 }
 
-// metricsText is what a daemon exports, on its socket.
+// metricsText are the exported metrics of a daemon, read on its socket.
 func metricsText(t *testing.T, d *doortest.Daemon) string {
 	t.Helper()
 	via := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -19,8 +19,8 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// pipeMode makes this test binary an MCP server on a pipe that keeps each line that it gets
-// in a file: its value is the file.
+// pipeMode makes this test binary an MCP server on stdio that appends each received line to
+// a file. Its value is the file.
 const pipeMode = "TEST_PIPE_SERVER"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pipeServer offers one tool and one resource, and reports their changes.
+// pipeServer offers one tool and one resource, and declares that it reports changes.
 func pipeServer(file string) {
 	kept, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -76,7 +76,7 @@ func parentOf(file, method string) (parent string) {
 	return parent
 }
 
-// traceOf is a trace context of its own for each n, as a member of _meta.
+// traceOf is a trace context that is unique for n, as a member of _meta.
 func traceOf(n int) (trace, meta string) {
 	trace = fmt.Sprintf("4bf92f3577b34da6a3ce929d0e0e%04d", n)
 	return trace, `"traceparent":"00-` + trace + `-` + parent1 + `-01"`
@@ -116,11 +116,11 @@ func (c client) notify(method, meta string) {
 	}
 }
 
-// TestWhatIsNoCallIsTracedToo: a subscription, a notification and a list that is answered
-// from what is known have the spans of their way in the client's own trace, with the number
-// of the decision; what reaches the server names its span as the parent; and what is no
-// request to a server counts in no metric.
-func TestWhatIsNoCallIsTracedToo(t *testing.T) {
+// TestOtherMessagesThanCallsAreTraced: a subscription, a notification and a list that the
+// daemon answers itself have their spans in the client's own trace, with the number of the
+// decision. A message to the server names its span as the parent. Subscriptions and
+// notifications are not counted as requests.
+func TestOtherMessagesThanCallsAreTraced(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -197,8 +197,8 @@ func requestsCounted(t *testing.T, d *doortest.Daemon) (lines []string) {
 	return lines
 }
 
-// TestTheSpanOfARequestBeginsWhenItArrives: before its body is read, and so before anything
-// of the message is known; authentication is in it.
+// TestTheSpanOfARequestBeginsWhenItArrives: the span begins before the body is read, so it
+// includes authentication.
 func TestTheSpanOfARequestBeginsWhenItArrives(t *testing.T) {
 	t.Parallel()
 	b, s := &backend{}, serve(t)

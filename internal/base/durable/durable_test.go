@@ -18,8 +18,8 @@ const (
 	fresh = "what is there now"
 )
 
-// place is a directory with the file "name" in it, and beside it somebody
-// else's file that must not be touched.
+// place is a directory that holds the file "name", and a file bait beside the
+// directory that must not change.
 type place struct {
 	*os.Root
 	t         *testing.T
@@ -44,7 +44,7 @@ func newPlace(t *testing.T) *place {
 
 func (p *place) path(name string) string { return filepath.Join(p.dir, name) }
 
-// holds fails unless name is a regular file of ours alone with that content.
+// holds fails unless name is a regular file of mode 0600 with that content.
 func (p *place) holds(name, content string) {
 	p.t.Helper()
 	fi, err := os.Lstat(p.path(name))
@@ -57,8 +57,8 @@ func (p *place) holds(name, content string) {
 	}
 }
 
-// only fails unless these names, and no draft, are in the directory, and the
-// bait is as it was.
+// only fails unless the directory has exactly these names and the bait is
+// unchanged.
 func (p *place) only(names ...string) {
 	p.t.Helper()
 	entries, err := os.ReadDir(p.dir)
@@ -101,13 +101,13 @@ func TestAFileIsReplacedWhole(t *testing.T) {
 	p.only("name", "other")
 	b := make([]byte, 100)
 	if n, _ := held.Read(b); string(b[:n]) != old {
-		t.Errorf("who had the one before open reads %q", b[:n])
+		t.Errorf("a reader of the old file reads %q, want the old content", b[:n])
 	}
 }
 
-// What stands under the name, or the draft's, was put there by somebody who
-// wants what we write, or wants it elsewhere.
-func TestWhatIsPlantedIsNotFollowed(t *testing.T) {
+// A file or link that was planted under the name or the draft's name neither
+// receives nor redirects what is written: Write refuses it, Replace removes it.
+func TestPlantedFilesAndLinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for what, plant := range map[string]func(p *place, name string) error{
 		"a link out":        func(p *place, name string) error { return os.Symlink(p.bait, p.path(name)) },
@@ -137,7 +137,7 @@ func TestWhatIsPlantedIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Whoever opened what he planted reads nothing of ours from it.
+// A planted draft that another process holds open receives none of the content.
 func TestAPlantedDraftThatIsHeldOpenGetsNothing(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -151,8 +151,8 @@ func TestAPlantedDraftThatIsHeldOpenGetsNothing(t *testing.T) {
 	p.holds("name", fresh)
 }
 
-// Who takes no turns has drafts of his own: of many at once each is whole, and
-// one is the last.
+// Eight goroutines that replace one file at once leave one whole text and no
+// draft, because ReplaceAt gives each call a draft of its own.
 func TestManyAtOnceReplaceOneFile(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -178,7 +178,7 @@ func TestManyAtOnceReplaceOneFile(t *testing.T) {
 	}
 }
 
-// What cannot be replaced stays, and no draft is left.
+// A Write, Replace or Forget that fails changes nothing and leaves no draft.
 func TestAFailureLeavesWhatThereWas(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -204,9 +204,9 @@ func TestAFailureLeavesWhatThereWas(t *testing.T) {
 	p.only("folder", "name")
 }
 
-// A writer was killed after it had written some of a draft: readers have the
-// file of before, and the next writer is not in the way of it.
-func TestWhatAKilledWriterLeftIsNoHindrance(t *testing.T) {
+// The partial draft of a killed writer disturbs nothing: readers have the old
+// file, and the next writer replaces the draft.
+func TestADraftOfAKilledWriterDisturbsNothing(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.must(durable.Write(p.Root, "draft", []byte("half of wh")))
@@ -216,9 +216,9 @@ func TestWhatAKilledWriterLeftIsNoHindrance(t *testing.T) {
 	p.only("name")
 }
 
-// At no moment can anybody else open what is written, and at every moment the
-// name is a whole file.
-func TestAtEveryMomentItIsWholeAndPrivate(t *testing.T) {
+// While a file is replaced 200 times, a reader always finds a whole file, and a
+// draft that is seen has mode 0600.
+func TestAFileIsWholeAndPrivateWhileItIsReplaced(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	texts := [][]byte{bytes.Repeat([]byte("a"), 1<<16), bytes.Repeat([]byte("b"), 1<<15)}

@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 )
 
-// On a full disk the file of before stays, and nothing is left of what could
-// not be written; with room again it can.
+// On a full disk the old file stays and no partial file is left. With room again
+// the file is replaced.
 func TestAFullDiskKeepsTheFileOfBefore(t *testing.T) {
 	t.Parallel()
 	disk := t.TempDir()

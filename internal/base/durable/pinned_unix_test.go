@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 )
 
-// tree is a directory a/b/c with the file f, reached as it is and by links.
+// tree is a directory with the files a/b/c/f and else/where/f.
 type tree struct {
 	t    *testing.T
 	root string
@@ -36,7 +36,7 @@ func (tr tree) do(errs ...error) {
 	}
 }
 
-// plant puts a file of somebody else's into a place, with all directories.
+// plant writes a file with other content, and makes its directories.
 func (tr tree) plant(name string) {
 	tr.t.Helper()
 	tr.do(os.MkdirAll(filepath.Dir(tr.at(name)), 0o700), os.WriteFile(tr.at(name), []byte("planted"), 0o600))
@@ -52,8 +52,8 @@ func read(p *durable.Pinned) (string, error) {
 	return string(b), err
 }
 
-// A tree that was put in the place of any directory above the file is not read,
-// however it got there.
+// A pinned file is not read after any directory above it was moved, removed or
+// replaced.
 func TestAPinnedFileIsNotReadThroughAnotherDirectory(t *testing.T) {
 	t.Parallel()
 	for _, above := range []string{"a", "a/b", "a/b/c"} {
@@ -104,8 +104,8 @@ func TestAPinnedFileIsNotReadThroughAnotherDirectory(t *testing.T) {
 	}
 }
 
-// A link of the path, or of the name itself, that leads elsewhere than at the
-// start leads nowhere.
+// A pinned file is not read when a link in its path, or its name, leads to
+// another place than when it was pinned.
 func TestAPinnedFileIsNotReadThroughAnotherLink(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ prepare, move func(tr tree) }{
@@ -153,7 +153,8 @@ func TestAPinnedFileIsNotReadThroughAnotherLink(t *testing.T) {
 	}
 }
 
-// What editors and renewals do keeps working.
+// A pinned file gives its new content after a change as editors, secret mounts
+// and certificate renewals make it.
 func TestAPinnedFileMayBeReplaced(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct{ prepare, change func(tr tree) }{

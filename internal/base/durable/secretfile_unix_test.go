@@ -15,8 +15,8 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 )
 
-// Whatever stands under the name of a secret and is not a file of ours alone is
-// refused, and is left as it was.
+// Secret refuses a path that is not a small regular file of mode 0600, of this
+// user and with one name, and leaves it unchanged.
 func TestASecretThatOthersMayKnowIsRefused(t *testing.T) {
 	t.Parallel()
 	type spoil func(t *testing.T, path string) error

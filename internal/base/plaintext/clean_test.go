@@ -61,7 +61,8 @@ func TestCleanLineIsOneLine(t *testing.T) {
 	}
 }
 
-// A text of nothing but beginnings costs no more than another one.
+// Clean takes linear time for texts that consist only of the beginnings of
+// sequences. The bound of ten seconds is far above that.
 func TestCleanIsLinear(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
@@ -111,7 +112,7 @@ func TestPrinting(t *testing.T) {
 	}
 }
 
-// What is printed of JSON is the same JSON.
+// JSON that passes Printer decodes to the same value and has no hidden characters.
 func TestPrintedJSONIsTheSameJSON(t *testing.T) {
 	t.Parallel()
 	all := unseen()

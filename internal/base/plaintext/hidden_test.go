@@ -11,9 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// unseen are all code points that no text may hide in, by the definition of
+// unseen lists all hidden code points by the definition of
 // Default_Ignorable_Code_Point in DerivedCoreProperties.txt and the lists of
-// controls, and not by the code under test.
+// controls. It does not use the code under test.
 func unseen() []rune {
 	var all []rune
 	for r := rune(0); r <= unicode.MaxRune; r++ {
@@ -33,7 +33,7 @@ func unseen() []rune {
 var carriers = []string{"", "a", " ", "\n", "1", "#", "é", "漢", "葛", "❤", "⚠", "👩", "🏽", "🏴", "ب", "م", "ى", "क", "क\u094d", "ක\u0dca", "র",
 	"ᠠ", "\u0301", "\ufffd", "\u2800", "ᄀ", "\u20e3"}
 
-// alphabets are what a text could be hidden in.
+// alphabets are sets of hidden characters that can encode a text.
 func alphabets() map[string][]rune {
 	of := map[string][]rune{
 		"zero width":  {0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF},
@@ -74,9 +74,9 @@ func leftHidden(s string) (all, run int) {
 	return all, run
 }
 
-// A hidden text needs many hidden characters for few visible ones. Whatever
-// it is written in and whatever it is put beside, at most one is left.
-func TestNothingHiddenIsLeftByAnyAlphabetBesideAnyCharacter(t *testing.T) {
+// Clean, Text and Line leave at most one of 64 hidden characters, of any alphabet
+// and between any two carriers. A hidden text needs many.
+func TestAtMostOneHiddenCharacterIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, letters := range alphabets() {
 		for _, front := range carriers {
@@ -103,7 +103,8 @@ func TestNothingHiddenIsLeftByAnyAlphabetBesideAnyCharacter(t *testing.T) {
 	}
 }
 
-// Each hidden character alone, between each two others.
+// Clean removes a single hidden character between two visible ones, and Line,
+// Name and Quote escape it.
 func TestEveryHiddenCharacterIsTakenOutAndShownWhenPrinted(t *testing.T) {
 	t.Parallel()
 	for _, r := range unseen() {
@@ -115,7 +116,7 @@ func TestEveryHiddenCharacterIsTakenOutAndShownWhenPrinted(t *testing.T) {
 				want += "\n"
 			}
 			if r == esc || r >= 0x90 && r <= 0x9F {
-				continue // what follows belongs to it: TestClean
+				continue // it begins a sequence: TestClean
 			}
 			if got, n := Clean(in); got != want || n != 1 {
 				t.Errorf("Clean(%q) = %q, %d", in, got, n)
@@ -130,7 +131,7 @@ func TestEveryHiddenCharacterIsTakenOutAndShownWhenPrinted(t *testing.T) {
 	}
 }
 
-// What people write stays as it is, in a message, in a description and on a terminal.
+// Clean and Text leave ordinary writing of many scripts, emoji and spaces unchanged.
 func TestWhatPeopleWriteStays(t *testing.T) {
 	t.Parallel()
 	for what, s := range map[string]string{

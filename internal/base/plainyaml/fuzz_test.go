@@ -12,9 +12,9 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// FuzzParse: content becomes a tree or an error on one of its lines; what is
-// left of a tree holds nothing that was found fault with; and where the bytes
-// are JSON too and nothing was, the tree is what a JSON parser makes of them.
+// FuzzParse: content becomes a tree or an error on one of its lines. A walked
+// tree has no key with a fault. A tree without faults has no anchors, aliases or
+// tags, and where the content is JSON too, it equals the JSON value.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"", "a: b\nc: [1, ~]\n", "a: &x\n  <<: *x\n", "? !!str a\n: ! 1\n", "a: b\r! c: 'd'\r\n", "---\na: \"\\u2028é\"\n...\n",
 		"\ufeff{\"a\": [1e5, true, null, \"\\n\"]}", "# c\u2028a: b", "%YAML 1.1\n---\n", "- |2-\n   x\n- >\n  y\n# z\n", "a: b\n---\n", "[[[[{a: b, a: c}]]]]"} {
@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, n := range nodes {
 			stands(t, content, n)
-			// Which type a bare number has is no matter of its bytes.
+			// A bare number is compared by its digits, without the type that YAML gives it.
 			if number := strings.ContainsAny(n.Value[:min(1, len(n.Value))], "-0123456789"); number && n.Style == 0 && json.Valid([]byte(n.Value)) {
 				n.Tag = "!!number"
 			}
@@ -51,7 +51,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// below lists what is in a tree that was walked.
+// below lists the nodes of a walked tree, and checks its depth and its keys.
 func below(n *yaml.Node, depth int, t *testing.T) []*yaml.Node {
 	t.Helper()
 	if depth > plainyaml.MaxDepth && len(n.Content) > 0 {
@@ -75,9 +75,9 @@ func below(n *yaml.Node, depth int, t *testing.T) []*yaml.Node {
 	return all
 }
 
-// stands checks a node of a tree without fault: it is plain, and what is quoted
-// begins with its quote where it says it stands. A node of which a tag of its
-// own was not seen would begin with that.
+// stands checks a node of a tree without faults: it has no anchor, alias or tag,
+// and its quote is at the position that the node names. A tag that was missed
+// would be at that position instead.
 func stands(t *testing.T, content []byte, n *yaml.Node) {
 	t.Helper()
 	if n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 {
@@ -94,7 +94,7 @@ func stands(t *testing.T, content []byte, n *yaml.Node) {
 	}
 }
 
-// asJSON is the tree of a JSON text, as tree writes it; keys in their order.
+// asJSON formats a JSON text as tree does, with the keys in their order.
 func asJSON(t *testing.T, content []byte) string {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewReader(content))

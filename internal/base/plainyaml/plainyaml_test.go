@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/base/plainyaml"
 )
 
-// faults walks a tree with places such as .a.b[0], and lists what Walk says.
+// faults walks a tree and lists its faults, each with a place such as .a.b[0].
 func faults(root *yaml.Node) (out []string) {
 	plainyaml.Walk{
 		Key:  func(in string, k, _ *yaml.Node) string { return in + "." + k.Value },
@@ -26,7 +26,7 @@ func faults(root *yaml.Node) (out []string) {
 	return out
 }
 
-// tree writes what is left of a tree.
+// tree formats a walked tree as text.
 func tree(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -119,7 +119,7 @@ func TestBytesThatAreNotOnePlainDocumentAreRefusedOnTheirLine(t *testing.T) {
 	}
 }
 
-func TestWhatWouldLetTwoReadersSeeTwoTreesIsAFault(t *testing.T) {
+func TestAmbiguousYAMLIsAFault(t *testing.T) {
 	t.Parallel()
 	const (
 		alias  = "aliases (*name) are not supported here; write the value itself, and put a text that begins with * in quotes"

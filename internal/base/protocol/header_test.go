@@ -75,8 +75,8 @@ func FuzzHeader(f *testing.F) {
 		if valid := utf8.ValidString(s); valid != (err == nil) || valid && got != s {
 			t.Fatalf("%q -> %q -> %q, %v", s, value, got, err)
 		}
-		// Read as a header that somebody else made: an accepted value means
-		// one text, which is encoded to something that means the same.
+		// As a received value: one that is accepted has a text, and encoding
+		// that text gives a value with the same text.
 		if text, err := DecodeHeader(s); err == nil {
 			if again, err := DecodeHeader(EncodeHeader(text)); err != nil || again != text {
 				t.Fatalf("%q means %q, then %q, %v", s, text, again, err)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Every byte is tried where it begins a label and where it stands in one.
+// ValidNamespace agrees with a regular expression. Every byte is tried at the
+// start of a label and inside one.
 func TestALabelHasOneForm(t *testing.T) {
 	t.Parallel()
 	form := regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)

@@ -28,7 +28,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// Canonical keeps the value and settles its form.
+// FuzzCanonical: the canonical form of valid JSON has the same value and is its
+// own canonical form. Other input does not panic.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range []string{`{"b":1.0,"a":[true,{"d":1e3,"c":"\u0041"}]}`, `[]`, `"\ud83d\ude00"`, `-0`, ` {"é" : {"z":null , "\u0061":[ ]}} `} {
 		f.Add([]byte(s))

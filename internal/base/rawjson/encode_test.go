@@ -33,7 +33,7 @@ func TestAppendMessages(t *testing.T) {
 	}
 }
 
-// What we write we also accept, and it says the same.
+// Parse accepts each message that the Append functions write, with the same content.
 func TestAppendThenParse(t *testing.T) {
 	t.Parallel()
 	for _, m := range []wire.Message{

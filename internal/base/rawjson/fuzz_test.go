@@ -87,7 +87,7 @@ func spliced(t *testing.T, before, after []byte, key string, value []byte) {
 	}
 }
 
-// Input that was never validated does not bring the process down.
+// Edits of input that was never validated do not panic.
 func TestEditsSurviveGarbage(t *testing.T) {
 	t.Parallel()
 	pieces := []string{"{", "}", "[", "]", ",", ":", `"`, `\`, `\u`, `\ud800`, "1", "t", " ", `"a"`, "\x00", "\xff", ""}

@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// A pipe that nobody writes to must not hold up a daemon that starts.
+// ReadFile refuses a pipe at once: reading one without a writer would block the start.
 func TestReadFileDoesNotWaitForAPipe(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")

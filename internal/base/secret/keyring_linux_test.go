@@ -235,7 +235,7 @@ func TestWithoutAKeyring(t *testing.T) {
 	}
 }
 
-// A bus that accepts and says nothing must not hold up a daemon that starts.
+// ReadKeyring gives up on a bus that never answers, so that the daemon can start.
 func TestKeyringGivesUp(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

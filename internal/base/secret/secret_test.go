@@ -176,7 +176,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestUnsetVariablesAreNamedAllOfThem(t *testing.T) {
+func TestAllUnsetVariablesAreNamed(t *testing.T) {
 	t.Parallel()
 	tpl, err := secret.Parse("${SET}${FIRST}${env:SECOND}")
 	if err != nil {
@@ -207,8 +207,8 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// FuzzTemplate holds that parsing never fails by panic, that an error repeats nothing, and that a text without
-// references is itself.
+// FuzzTemplate: parsing does not panic, a template does not print its text, and a text without references resolves
+// to itself, with $${ as ${.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{"", "${A}", "${env:A:-x}", "$${", "${file:/x}", "${keyring:a/b}", "${input:x}", "${A${B}}"} {
 		f.Add(s)

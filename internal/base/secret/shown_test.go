@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestShownArguments: what people write is readable, and what looks like a secret is
-// not there.
+// TestShownArguments: Shown keeps ordinary arguments and replaces what looks like a
+// secret.
 func TestShownArguments(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, want []string }{
@@ -28,8 +28,8 @@ func TestShownArguments(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsShown: a secret in any of the places where people put one is not in what
-// is shown, and what stands round it is.
+// TestNoSecretIsShown: Shown hides a secret in each of its usual places in arguments, and
+// keeps the first argument.
 func TestNoSecretIsShown(t *testing.T) {
 	t.Parallel()
 	for range 200 {

@@ -88,8 +88,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// An event is there as soon as its blank line is: waiting for a byte more
-// would delay it until the next.
+// Next returns an event as soon as its blank line has arrived. Waiting for one
+// more byte would delay it until the next event.
 func TestEventsDoNotWait(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []string{"data: a\n\n", "data: a\r\r", "data: a\r\n\r"} {
@@ -173,7 +173,7 @@ type stuckReader struct{}
 
 func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
-// A large event does not hold its memory while the stream is idle.
+// The reader does not keep the buffer of a large event after the next, small one.
 func TestEventReaderLetsGo(t *testing.T) {
 	t.Parallel()
 	large := Append(nil, "", "", bytes.Repeat([]byte("x"), 1<<20))

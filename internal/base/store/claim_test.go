@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestWhereADatabaseMayNotLive(t *testing.T) {
+func TestUnsuitablePlacesForADatabaseAreRefused(t *testing.T) {
 	t.Parallel()
 	answer := func(fs filesystem, err error) Options {
 		return Options{filesystem: func(string) (filesystem, error) { return fs, err }}
@@ -70,8 +70,8 @@ func TestTheFileSystemOfThisHostIsKnown(t *testing.T) {
 	}
 }
 
-// Nothing that the store makes can be read by others, while it is open and
-// afterwards; a directory that is not there is made.
+// All files of the store have mode 0600, while it is open and afterwards, also a
+// database file that was there with mode 0644. Close leaves no file open.
 func TestTheFilesAreForTheirOwnerAlone(t *testing.T) {
 	t.Parallel()
 	p := place{dir: filepath.Join(t.TempDir(), "a", "b")}
@@ -104,7 +104,7 @@ func TestTheFilesAreForTheirOwnerAlone(t *testing.T) {
 	}
 }
 
-// descriptors are the files under dir that this process has open.
+// descriptors lists the files under dir that this process has open.
 func descriptors(t *testing.T, dir string) (open []string) {
 	fds, err := filepath.Glob("/proc/self/fd/*")
 	must(t, err)

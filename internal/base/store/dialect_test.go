@@ -48,7 +48,8 @@ func TestDDLIsTranslated(t *testing.T) {
 	}
 }
 
-// The pieces of a query are the query, and what a literal holds is never code.
+// FuzzPieces: the pieces of a query together are the query, and a piece of code has
+// no quote and no comment. A parsed query parses to itself.
 func FuzzPieces(f *testing.F) {
 	for _, s := range []string{`SELECT ?1, '?2' -- x`, `/* */ "a""b" 'c''d'`, `- - / *`, `'--'/*'*/?1`, "--\n?1"} {
 		f.Add(s)

@@ -16,7 +16,7 @@ func mountSmall(dir string) error {
 func TestADiskThatRunsFull(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0], "small-disk", t.TempDir())
-	// Namespaces of its own: anybody may mount there, and nobody else sees it.
+	// In namespaces of its own the process may mount, and the mount is not seen elsewhere.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Geteuid() != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER

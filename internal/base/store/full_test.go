@@ -46,9 +46,9 @@ func report(err error) int {
 	return 0
 }
 
-// runFull writes until there is no space, goes on trying, gets space, and
-// accounts for everything: what was acknowledged, and what was recorded and
-// not taken back, is what there is.
+// runFull writes until there is no space, tries further writes, gets space and
+// writes again. At each stage the rows are as many as were acknowledged, and as
+// were recorded and not taken back.
 func runFull(dir string, fill, space func() error) error {
 	ctx := context.Background()
 	r := &recorder{}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// behind has n jobs wait while another one holds the writer, and lets them go
-// on together.
+// behind lets n jobs wait while another one holds the writer, and then releases
+// them together.
 func behind(ctx context.Context, t *testing.T, db *DB, n int, job func(i int) func(*Tx) error) []error {
 	t.Helper()
 	hold, holding, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -56,7 +56,8 @@ func TestJobsThatWaitShareACommit(t *testing.T) {
 	}
 }
 
-// Who was taken into a group may still leave, until its turn has come.
+// A job of a group is not run when its context ends before its turn. At least half
+// of 20 jobs leave while the first ones run.
 func TestAJobLeavesItsGroupUntilItsTurn(t *testing.T) {
 	t.Parallel()
 	db := place{dir: t.TempDir()}.open(t, Options{})
@@ -108,8 +109,8 @@ func TestADeferredForeignKeyFailsItsOwnJobAlone(t *testing.T) {
 	}
 }
 
-// When the connection is gone in the midst of a group, those whose turn had
-// come hear of it, the rest is done, and so is what follows.
+// When the transaction is lost in the middle of a group, the jobs that have run
+// fail, and the remaining and later ones are done.
 func TestTheWriterRecoversFromALostTransaction(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
@@ -123,7 +124,7 @@ func TestTheWriterRecoversFromALostTransaction(t *testing.T) {
 				return err
 			}
 			if turn.Add(1) == 10 {
-				// What SQLite does by itself when it can go no further.
+				// SQLite does this by itself when it cannot go on.
 				if _, err := w.conn.exec(context.Background(), "ROLLBACK", nil); err != nil {
 					t.Error(err)
 				}
@@ -150,7 +151,8 @@ func TestTheWriterRecoversFromALostTransaction(t *testing.T) {
 	must(t, db.Write(t.Context(), put("later", 1)))
 }
 
-// Another program that holds the file for too long costs a job, not the store.
+// A job fails with ErrUnavailable while another program locks the file for too
+// long. The store goes on afterwards.
 func TestABusyFileIsUnavailable(t *testing.T) {
 	t.Parallel()
 	db := place{dir: t.TempDir()}.open(t, Options{})

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary play the processes that are killed or run out
-// of space, and looks for what is left when every test has closed its stores.
+// TestMain makes the test binary one of the processes that are killed or run out
+// of space, and fails when goroutines of the store are left after the tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		switch os.Args[1] {

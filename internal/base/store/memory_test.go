@@ -11,8 +11,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// The driver of SQLite panics where SQLite is out of memory, and again when
-// what failed is ended. A small limit is what a large sort is to the real one.
+// The driver of SQLite panics when SQLite is out of memory, and again when the
+// failed statement is closed. These tests use a small limit instead of large data.
 
 const sorted = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
 	SELECT i FROM n ORDER BY i % 7919, i`
@@ -22,7 +22,7 @@ func raw(tx *Tx) *sqlite3.Conn { return tx.s.(*sqliteConn).raw }
 // starve leaves the connection little memory.
 func starve(tx *Tx) { raw(tx).HardHeapLimit(1 << 20) }
 
-// explode makes the driver panic in the midst of a statement.
+// explode defines a function that panics in the middle of a statement.
 func explode(t *testing.T, tx *Tx) {
 	must(t, raw(tx).CreateFunction("explode", 1, 0, func(_ sqlite3.Context, arg ...sqlite3.Value) {
 		if arg[0].Int64() == 100 {
@@ -35,8 +35,8 @@ const exploding = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM
 
 func none(func(dest ...any) error) error { return nil }
 
-// ends fails the test when f does not end: a connection that is waited for is
-// waited for for ever.
+// ends fails the test when f does not end within a minute: waiting for a lost
+// connection would not end.
 func ends(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -120,14 +120,14 @@ func TestAWriteThatTheDriverCannotDoLeavesNothing(t *testing.T) {
 	}
 }
 
-// A COMMIT at which the driver gives up is not known to be done or not, ends
-// nothing but itself, and is told to the record.
+// A COMMIT during which the driver panics is uncertain and is reported to the
+// record as undone. The store goes on.
 func TestACommitThatTheDriverCannotDoIsUncertain(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
 	db := place{dir: t.TempDir()}.open(t, r.options())
 	must(t, db.Write(t.Context(), put("before", 1)))
-	// To end the statement ends the COMMIT too.
+	// It panics once: closing the statement ends the COMMIT too.
 	r.hook = func([]any) {
 		var once sync.Once
 		db.engine.(*sqlite).writer.conn.raw.CommitHook(func() bool {

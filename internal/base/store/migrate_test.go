@@ -73,7 +73,8 @@ func TestNamesOfMigrationsAreChecked(t *testing.T) {
 	}
 }
 
-// Several daemons start at once on an empty database.
+// Six daemons that start at once on an empty database do each migration once, in
+// a schema of any name.
 func TestMigrationsRaceSafely(t *testing.T) {
 	t.Parallel()
 	p := place{dsn: doortest.Postgres(t)}
@@ -117,7 +118,8 @@ func TestSchemasAreApart(t *testing.T) {
 	}
 }
 
-// Before a database that holds something is changed, there is a copy of it.
+// A migration of a database that was migrated before is preceded by a copy of the
+// file. A new database is not copied.
 func TestABackupPrecedesEachChange(t *testing.T) {
 	t.Parallel()
 	p := place{dir: t.TempDir()}
@@ -179,7 +181,7 @@ func TestASecondDaemonIsRefused(t *testing.T) {
 	must(t, p.open(t, Options{}).Close())
 }
 
-// step is one that leaves a table of its own name.
+// step is a migration that makes a table with its own name.
 func step(series string, n int) Migration {
 	return Migration{Name: fmt.Sprint(series, "-", n), SQL: []string{fmt.Sprintf(`CREATE TABLE %s_%d (x INTEGER) STRICT`, series, n)}}
 }
@@ -197,8 +199,9 @@ func stepsOf(t *testing.T, db *DB) (list string) {
 	return list
 }
 
-// Who lives in the database grows by itself: what it adds stands behind its own
-// steps, wherever those of others are.
+// Each series of migrations grows independently: its new steps follow its own
+// steps, wherever those of other series are. A version that does not know a
+// recorded step is refused.
 func TestEachSeriesGrowsAtItsOwnEnd(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		a1, a2, a3, b1, b2, c1 := step("a", 1), step("a", 2), step("a", 3), step("b", 1), step("b", 2), step("c", 1)
@@ -232,7 +235,7 @@ func TestEachSeriesGrowsAtItsOwnEnd(t *testing.T) {
 	})
 }
 
-// A list from which something was taken by hand is nothing to go on.
+// A recorded list of steps that lacks an earlier step of a series is refused.
 func TestADamagedListOfStepsIsRefused(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		all := []Migration{step("a", 1), step("a", 2), step("b", 1)}
@@ -249,8 +252,8 @@ func TestADamagedListOfStepsIsRefused(t *testing.T) {
 	})
 }
 
-// A database of before the series is taken over as it is: the names are those
-// that it has, in the order of their time.
+// A database whose steps were recorded in one order for all series is accepted,
+// and none of its steps is done again.
 func TestADatabaseOfOneListIsTakenOver(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		old := []string{"mail-1", "instruct-sessions-1", "library-1", "library-2"}
@@ -279,8 +282,8 @@ func TestADatabaseOfOneListIsTakenOver(t *testing.T) {
 	})
 }
 
-// Daemons of two versions start at once: what the newer adds is done once, and
-// the older is refused or comes first.
+// When daemons of two versions start at once, the steps of the newer are done
+// once, and the older is refused or opens first.
 func TestVersionsStartAtOnce(t *testing.T) {
 	t.Parallel()
 	p := place{dsn: doortest.Postgres(t)}

@@ -9,7 +9,7 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// lossy is a store behind a proxy, and one that sees the same database without.
+// lossy is a store behind a proxy, and one on the same database without a proxy.
 func lossy(t *testing.T, dsn string, o Options) (*proxy, *DB, *DB) {
 	t.Helper()
 	proxy, p := newProxy(t, dsn)
@@ -27,8 +27,9 @@ func rowsOf(t *testing.T, db *DB, k string) int64 {
 	return number(t, db, `SELECT count(*) FROM kv WHERE k = ?1`, k)
 }
 
-// Between the COMMIT and the question for it anything may happen.
-func TestWhatHappensBeforeTheQuestionDoesNotChangeTheAnswer(t *testing.T) {
+// Events between a COMMIT whose answer is lost and the question for its outcome do
+// not change the answer: it is committed, or uncertain where the server cannot tell.
+func TestTheOutcomeOfALostCommitIsFoundDespiteOtherEvents(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lost      func(t *testing.T, proxy *proxy, db, admin *DB)
@@ -74,7 +75,7 @@ func TestWhatHappensBeforeTheQuestionDoesNotChangeTheAnswer(t *testing.T) {
 	}
 }
 
-// slowly makes a COMMIT that wrote to kv take its time, and then do what.
+// slowly makes a COMMIT that wrote to kv wait three seconds and then execute what.
 func slowly(t *testing.T, db *DB, what string) {
 	t.Helper()
 	must(t, db.Write(t.Context(), func(tx *Tx) error {
@@ -85,8 +86,8 @@ func slowly(t *testing.T, db *DB, what string) {
 	}))
 }
 
-// Whoever asks while the COMMIT is under way waits for its end; a limit is a
-// limit.
+// The question for the outcome of a COMMIT that is under way waits for its end,
+// but not longer than fateLimit.
 func TestACommitThatIsUnderWayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -124,8 +125,9 @@ func TestACommitThatIsUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A server that is killed before the COMMIT comes gives the number of the
-// transaction to another one, which commits.
+// A transaction that was lost before its COMMIT is not taken for another one with
+// the same number. A server that was killed may give the number again, to one
+// that commits.
 func TestAReusedTransactionNumberIsNotTakenForTheLostCommit(t *testing.T) {
 	t.Parallel()
 	server := doortest.PostgresServer(t)
@@ -159,8 +161,8 @@ func TestAReusedTransactionNumberIsNotTakenForTheLostCommit(t *testing.T) {
 	t.Error("no number was given again: this test looks at nothing")
 }
 
-// A server that is killed with a COMMIT on its way has done it or not, and
-// says which.
+// After a server was killed during a COMMIT, the store learns from it whether the
+// COMMIT was done.
 func TestTheOutcomeOfACommitIsKnownAfterTheServerWasKilled(t *testing.T) {
 	t.Parallel()
 	server := doortest.PostgresServer(t)
@@ -187,8 +189,8 @@ func TestTheOutcomeOfACommitIsKnownAfterTheServerWasKilled(t *testing.T) {
 	}
 }
 
-// There is a row for each connection that writes, and none for long of one
-// that is gone.
+// The table store_commits has a row for each connection that writes. The rows of
+// connections that are gone are removed after commitKept.
 func TestRowsOfConnectionsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	p := place{dsn: doortest.Postgres(t)}
@@ -208,12 +210,12 @@ func TestRowsOfConnectionsDoNotPileUp(t *testing.T) {
 	must(t, admin.Write(t.Context(), func(tx *Tx) error {
 		_, err := tx.Exec(`UPDATE store_commits SET at = at - ?1`, 2*commitKept.Milliseconds())
 		return err
-	})) // and sets its own right
+	})) // the commit renews its own row
 	must(t, p.open(t, Options{}).Write(t.Context(), put("new", 1)))
 	if n := number(t, admin, count); n != 2 {
 		t.Errorf("%d rows for 2 connections", n)
 	}
-	// One that was idle for long finds its row gone, and has it again.
+	// A connection whose row was removed while it was idle gets a new one.
 	must(t, admin.Write(t.Context(), func(tx *Tx) error { _, err := tx.Exec(`DELETE FROM store_commits`); return err }))
 	must(t, admin.Write(t.Context(), put("again", 1)))
 	if n := number(t, admin, count); n != 1 {
@@ -221,9 +223,9 @@ func TestRowsOfConnectionsDoNotPileUp(t *testing.T) {
 	}
 }
 
-// The table stays as small as it is, without a vacuum, but for the moments in
-// which others in the same server keep the versions of before. Nothing reused,
-// each round would add five pages.
+// The table store_commits reuses its space without a vacuum: one of 20 rounds of
+// 600 writes adds no page. A round may add some while other transactions of the
+// server keep old versions of rows. Without reuse each would add five.
 func TestMarksStayInTheirPage(t *testing.T) {
 	t.Parallel()
 	db := place{dsn: doortest.Postgres(t)}.open(t, Options{})
@@ -242,7 +244,7 @@ func TestMarksStayInTheirPage(t *testing.T) {
 	}
 }
 
-// A job that wrote nothing is not made to write.
+// A job that writes no row does not change the mark of its connection.
 func TestAJobThatWritesNothingLeavesNoMark(t *testing.T) {
 	t.Parallel()
 	db := place{dsn: doortest.Postgres(t)}.open(t, Options{})

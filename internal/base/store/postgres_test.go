@@ -17,7 +17,7 @@ import (
 )
 
 // Two writers that take two rows in opposite order deadlock; the server ends
-// one of them, which runs again, and nobody notices.
+// one of them, which runs again. Each writer is recorded and signalled once.
 func TestADeadlockRunsAgain(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
@@ -93,7 +93,7 @@ func TestRetriesHaveAnEnd(t *testing.T) {
 	}
 }
 
-// What PostgreSQL finds wrong at the COMMIT itself is told to the record.
+// A COMMIT that PostgreSQL refuses is reported to the record as undone.
 func TestACommitThatIsRefusedIsTakenBack(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
@@ -112,8 +112,8 @@ func TestACommitThatIsRefusedIsTakenBack(t *testing.T) {
 	}
 }
 
-// A connection that ends in the midst of a job costs that job; the next one
-// gets another connection and notices nothing.
+// A connection that ends in the middle of a job fails that job alone; the next
+// ones get other connections.
 func TestALostConnectionCostsItsJobAlone(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
@@ -147,8 +147,8 @@ func TestALostConnectionCostsItsJobAlone(t *testing.T) {
 	}
 }
 
-// The connection ends while COMMIT is under way. Only the server knows what
-// became of it, and it is asked.
+// When the connection ends during a COMMIT, the store asks the server for the
+// outcome. It is uncertain where the server cannot be reached.
 func TestTheFateOfALostCommitIsLearnt(t *testing.T) {
 	t.Parallel()
 	proxy, p := newProxy(t, doortest.Postgres(t))
@@ -177,8 +177,8 @@ func TestTheFateOfALostCommitIsLearnt(t *testing.T) {
 	}
 }
 
-// All pooled connections hang, as after a firewall forgot them. The first who
-// meets one waits once, not once for each.
+// When all pooled connections hang, as after a firewall forgot them, the next job
+// waits for one limit, not for one limit per connection.
 func TestConnectionsThatHangAreGivenUpTogether(t *testing.T) {
 	t.Parallel()
 	proxy, p := newProxy(t, doortest.Postgres(t))
@@ -269,8 +269,8 @@ func TestAReadOnlyServerIsUnavailable(t *testing.T) {
 	}
 }
 
-// Neither errors nor the log tell the password, however the string is broken
-// and whatever happens later.
+// Errors and the log do not contain the password, for malformed connection
+// strings and for failures of an open store.
 func TestThePasswordIsNeverTold(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -333,9 +333,9 @@ func (l locked) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// TestAnotherHostIsSpokenToInTLSAlone: what a client library falls back to
-// without a word is refused with the setting that helps.
-func TestAnotherHostIsSpokenToInTLSAlone(t *testing.T) {
+// TestAnotherHostRequiresTLS: a connection string that permits plain
+// text to another host is refused. Client libraries fall back to it silently.
+func TestAnotherHostRequiresTLS(t *testing.T) {
 	t.Parallel()
 	for dsn, clear := range map[string]bool{
 		"postgres://u:p@db.example.com/d":                               true,

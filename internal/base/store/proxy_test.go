@@ -17,7 +17,7 @@ type proxy struct {
 	net.Listener
 	server string
 	mode   atomic.Value
-	age    atomic.Int32 // connections of an earlier one carry nothing more
+	age    atomic.Int32 // connections of an earlier age carry nothing more
 	lost   func()       // what happens before a lost answer is noticed
 }
 

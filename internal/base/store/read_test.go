@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestReadersSeeNoHalf(t *testing.T) {
+func TestReadersSeeNoPartOfATransaction(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})
 		must(t, db.Write(t.Context(), func(tx *Tx) error { return errors.Join(put("a", 500)(tx), put("b", 500)(tx)) }))
@@ -27,7 +27,7 @@ func TestReadersSeeNoHalf(t *testing.T) {
 			if i < 2 {
 				defer done.Store(true)
 				for range 100 {
-					// The same order in both, so that none waits for the other.
+					// Both update the rows in the same order, so that they do not deadlock.
 					if err := db.Write(t.Context(), move("a", "b")); err != nil {
 						t.Error(err)
 					}
@@ -51,8 +51,8 @@ func TestReadersSeeNoHalf(t *testing.T) {
 	})
 }
 
-// Fifty writers number messages; a reader never sees a gap, and in the end
-// there is none.
+// While fifty writers number messages, a reader sees no gap, and in the end there
+// is none.
 func TestACounterWithoutGapsUnder50Writers(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})
@@ -87,7 +87,7 @@ func TestACounterWithoutGapsUnder50Writers(t *testing.T) {
 	})
 }
 
-// send is what delivering a message comes to.
+// send numbers and stores a message, as a delivery does.
 func send(tx *Tx, box, id string) error {
 	var seq int64
 	if err := tx.Row([]any{&seq}, `UPDATE kv SET n = n + 1 WHERE k = ?1 RETURNING n`, box); err != nil {
@@ -204,7 +204,7 @@ func TestRowsAreWalkedSafely(t *testing.T) {
 	})
 }
 
-// A read that is given up leaves the store as good as before.
+// A read ends with its context, and the store stays usable.
 func TestAReadEndsWithItsContext(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})

@@ -14,7 +14,7 @@ import (
 // limit is far more than anything here takes.
 const limit = 20 * time.Second
 
-// ear keeps what a listener heard, without the empty topic.
+// ear counts the topics that a listener heard, and apart from them the empty topic.
 type ear struct {
 	mu    sync.Mutex
 	heard map[string]int
@@ -87,7 +87,7 @@ func TestASignalIsHeardOnceAfterTheCommit(t *testing.T) {
 		odd := `"\{},' ü`
 		must(t, db.Write(t.Context(), signals(odd, "last")))
 		e.wait(t, "last", limit)
-		time.Sleep(100 * time.Millisecond) // what comes twice comes late
+		time.Sleep(100 * time.Millisecond) // a second signal may come late
 		for topic, want := range map[string]int{"done": 1, "failed": 0, odd: 1, "last": 1} {
 			if n := e.times(topic); n != want {
 				t.Errorf("%q was heard %d times", topic, n)
@@ -102,7 +102,7 @@ func TestASignalIsHeardOnceAfterTheCommit(t *testing.T) {
 	})
 }
 
-func TestASlowListenerHoldsUpNoWriterAndMayStopItself(t *testing.T) {
+func TestASlowListenerDelaysNoWriterAndMayStopItself(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})
 		hold, once := make(chan struct{}), make(chan struct{})
@@ -133,7 +133,8 @@ func TestASlowListenerHoldsUpNoWriterAndMayStopItself(t *testing.T) {
 	})
 }
 
-// Two daemons on one PostgreSQL hear each other, and nobody else does.
+// Two daemons on one schema of PostgreSQL hear each other. A daemon on another
+// schema does not hear them.
 func TestSignalsReachOtherDaemonsOnTheDatabase(t *testing.T) {
 	t.Parallel()
 	p := place{dsn: doortest.Postgres(t)}

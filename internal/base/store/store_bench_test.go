@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// What a send comes to: a number from the mailbox's counter and a row.
+// The statements of a send: a number from the mailbox's counter and a row.
 const (
 	benchNumber = `UPDATE kv SET n = n + 1 WHERE k = ?1 RETURNING n`
 	benchInsert = `INSERT INTO log (id, box, seq) VALUES (?1, ?2, ?3)`
@@ -32,7 +32,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// spread runs b.N writes on so many goroutines and reports their rate.
+// spread runs b.N writes on that many goroutines and reports their rate.
 func spread(b *testing.B, writers int, write func(i int64) error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup

@@ -71,7 +71,7 @@ func put(k string, n int64) func(*Tx) error {
 	}
 }
 
-// keys are those of kv, in order, with a comma behind each.
+// keys lists the keys of kv in order, with a comma behind each.
 func keys(t testing.TB, db *DB) (list string) {
 	t.Helper()
 	must(t, db.Read(t.Context(), func(tx *Tx) error {
@@ -85,7 +85,7 @@ func keys(t testing.TB, db *DB) (list string) {
 	return list
 }
 
-// number is the one that a query gives.
+// number is the integer that a query returns.
 func number(t testing.TB, db *DB, query string, args ...any) (n int64) {
 	t.Helper()
 	must(t, db.Read(context.WithoutCancel(t.Context()), func(tx *Tx) error { return tx.Row([]any{&n}, query, args...) }))
@@ -103,7 +103,7 @@ func together(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// recorder is an audit log: what was noted, commit by commit.
+// recorder stands for an audit log and keeps the notes of the commits.
 type recorder struct {
 	mu    sync.Mutex
 	calls int
@@ -148,7 +148,7 @@ func panics(f func()) (with any) {
 	return nil
 }
 
-// TestAnyPathHoldsADatabase: a directory's name is no part of a URL's grammar.
+// TestAnyPathHoldsADatabase: a directory's name may have characters with a meaning in URLs.
 func TestAnyPathHoldsADatabase(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a b", "a+b", "a%20b", "a?b=c&d", "a#b", "ä", "a'b", `a"b`} {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What goes in comes out, the same on both engines, whatever it looks like.
+// Queries with parameters of every type give the same values on both engines.
 func TestValuesAreTheSameOnBothEngines(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})

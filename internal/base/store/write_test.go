@@ -96,8 +96,8 @@ func TestJobsThatFailAmongOthersHarmNone(t *testing.T) {
 	})
 }
 
-// What PostgreSQL would not allow is no good on SQLite either: an error that
-// is hidden, and work after it.
+// A job of which a statement failed fails, although it ignores the error, and its
+// later statements return that error. SQLite is made to behave as PostgreSQL does.
 func TestAJobThatHidesAFailureFails(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})
@@ -211,7 +211,8 @@ func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	})
 }
 
-// An act is any statement that writes a row; without a note none of it is done.
+// A job of Act that writes a row and adds no note is undone, whichever statement
+// writes. A job that only reads needs no note.
 func TestAnActWithoutANoteIsNotDone(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		r := &recorder{}
@@ -300,7 +301,7 @@ func TestAJobThatWasNotBegunIsNotRunWhenItsContextEnds(t *testing.T) {
 				t.Errorf("with an ended context: %v", err)
 			}
 		}
-		// Once it runs it is carried to its end.
+		// A job that runs is carried to its end.
 		ctx, cancel := context.WithCancel(t.Context())
 		must(t, db.Write(ctx, func(tx *Tx) error {
 			must(t, put("a", 1)(tx))
@@ -313,8 +314,8 @@ func TestAJobThatWasNotBegunIsNotRunWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-// Who waits in the queue of the writer leaves when the context ends, and the
-// job is never run afterwards.
+// A job that waits for the writer returns when its context ends, and is not run
+// afterwards.
 func TestAJobThatWaitsForTheWriterMayLeave(t *testing.T) {
 	t.Parallel()
 	db := place{dir: t.TempDir()}.open(t, Options{})
@@ -391,8 +392,9 @@ func TestStatementsAreCompiledOnce(t *testing.T) {
 	})
 }
 
-// A caller that builds its statements gets no unbounded memory for it.
-func TestTooManyStatementsAreForgotten(t *testing.T) {
+// More statements than the cache holds give right results, also the second time.
+// TestACacheHasABound shows that the cache is bounded.
+func TestMoreStatementsThanTheCacheHoldsWork(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})
 		for range 2 {

@@ -17,7 +17,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// book is the operator's side as a list of what was asked of it.
+// book is a fake of the operator's side that keeps each call and its caller.
 type book struct {
 	asked []string
 	by    agent.Caller
@@ -66,7 +66,8 @@ func (b *book) Fsck(_ context.Context, by agent.Caller, repair bool) (*agent.Che
 	return &agent.Checked{}, b.say(by, "fsck %v", repair)
 }
 
-// office serves one book. Above says what is known of the caller's processes.
+// office serves the paths of one book. above and complete are what is known of the
+// caller's processes.
 type office struct {
 	book     *book
 	above    []string
@@ -107,9 +108,9 @@ func (f *office) ask(t *testing.T, method, target, kind, body string) (int, stri
 
 const inJSON = "application/json"
 
-// Whoever asks is known by its processes, and whether they are all known, in
-// every single act.
-func TestEveryActIsAskedForOnceByTheCallerWithItsProcesses(t *testing.T) {
+// Each request makes one call to the operator's side, with the caller, its
+// processes and whether all of them are known.
+func TestEachRequestMakesOneCallWithTheCallersProcesses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ method, target, body, want string }{
 		{"GET", "/admin/v1/agent/peers", "", "peers"},
@@ -144,9 +145,9 @@ func TestEveryActIsAskedForOnceByTheCallerWithItsProcesses(t *testing.T) {
 	}
 }
 
-// A form that nobody knows is refused before anything is done, and even that
-// passes the gate, so that it is on record.
-func TestWhatIsNotAsItMustBeIsRefusedAndRecorded(t *testing.T) {
+// A request of an unknown form is refused before anything is done. It passes the
+// gate as well, so that it is recorded.
+func TestAMalformedRequestIsRefusedAndRecorded(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ method, target, kind, body string }{
 		{"GET", "/admin/v1/agent/peers?pear=a", "", ""},
@@ -170,7 +171,7 @@ func TestWhatIsNotAsItMustBeIsRefusedAndRecorded(t *testing.T) {
 		}
 		f = &office{book: &book{}, refuse: &gate.Refusal{Code: gate.CodeDenied}}
 		if status, _ := f.ask(t, tc.method, tc.target, tc.kind, tc.body); status != http.StatusForbidden {
-			t.Errorf("%s %s from somebody who may not: %d", tc.method, tc.target, status)
+			t.Errorf("%s %s of a caller that the gate refuses: %d", tc.method, tc.target, status)
 		}
 	}
 	f := &office{book: &book{}}
@@ -179,8 +180,8 @@ func TestWhatIsNotAsItMustBeIsRefusedAndRecorded(t *testing.T) {
 	}
 }
 
-// A page in a browser can send a GET, and a POST of another media type, without
-// being asked: neither acts.
+// Only a POST in JSON acts. A page in a browser can send a GET, or a POST of
+// another media type, to another origin without a preflight request.
 func TestOnlyAPostInJSONActs(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"retire", "send", "pause", "transfer"} {
@@ -248,7 +249,7 @@ func TestTheHookIsAnsweredWithoutAGateOfTheOperators(t *testing.T) {
 	}
 }
 
-// Who may not read a mailbox is told nothing but that.
+// A caller that may not read a mailbox gets a refusal without counts.
 func TestARefusedHookIsToldNoCounts(t *testing.T) {
 	t.Parallel()
 	f := &office{book: &book{err: &gate.Refusal{Code: gate.CodeDenied, Ref: 7}}, above: []string{"boot/1@1"}}

@@ -17,7 +17,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// river is a book in which something changes at every look, until it fails.
+// river is a book in which each look after the first finds a change, until it fails.
 type river struct {
 	book
 	looks atomic.Int64
@@ -69,8 +69,8 @@ func data(lines *bufio.Scanner) string {
 	return ""
 }
 
-// A tail begins now and goes on where it was: nothing is left out, nothing comes
-// twice, and it ends with its caller.
+// A tail shows each change once, in order, from its beginning on, and ends when its
+// caller closes the connection.
 func TestATailShowsEachChangeOnceAndEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	resp, lines, over := open(t, &river{}, nil)
@@ -95,8 +95,9 @@ func ends(t *testing.T, over <-chan struct{}) {
 	}
 }
 
-// In a daemon that is closing every look ends at once.
-func TestATailOfNothingDoesNotTurnInCircles(t *testing.T) {
+// A tail whose looks return at once without a change pauses between them. In a
+// daemon that is closing every look returns at once.
+func TestATailWithoutChangesPauses(t *testing.T) {
 	t.Parallel()
 	v := &river{quiet: true}
 	resp, _, over := open(t, v, nil)
@@ -118,7 +119,7 @@ func TestATailEndsWithTheRightToIt(t *testing.T) {
 	}{
 		"an agent above it, now": {&river{until: 3, fail: agent.ErrAgentShell}, nil, `"code":"AGENT_SHELL","why":"agent","status":403`},
 		"the store has gone":     {&river{until: 3, fail: &mail.Error{Code: mail.StoreUnavailable}}, nil, `"code":"STORE_UNAVAILABLE","status":503`},
-		"nobody knows why":       {&river{until: 3, fail: errors.New("secret")}, nil, `{"error":"Internal Server Error","status":500}`},
+		"an unknown error":       {&river{until: 3, fail: errors.New("secret")}, nil, `{"error":"Internal Server Error","status":500}`},
 		"a token that is revoked": {&river{}, func(*principal.Principal) bool { return !lost.Swap(true) },
 			`"code":"NOT_ALLOWED","status":403`},
 	} {

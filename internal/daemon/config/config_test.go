@@ -101,7 +101,7 @@ func TestServerDefaults(t *testing.T) {
 	}
 }
 
-// The example of the documentation, taken apart key by key.
+// Each key of the example in the documentation is read into its field.
 func TestManualExample(t *testing.T) {
 	t.Parallel()
 	c := good(t, "doorward.yaml", manual(t))
@@ -154,8 +154,8 @@ func TestJSONIsTheSame(t *testing.T) {
 	}
 }
 
-// Whatever is printed of a configuration, no text that came from a reference, env, headers or a connection string is
-// in it.
+// No printed form of a configuration has a text that came from a reference, env, headers, a query or a connection
+// string.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	c := good(t, "doorward.yaml", `
@@ -212,7 +212,7 @@ mcpServers:
 	}
 }
 
-// A server with a problem of its own is there, says why, and does not disturb its neighbours.
+// A server with a problem of its own is refused with the reason, and other servers are not affected.
 func TestRefusedServers(t *testing.T) {
 	t.Parallel()
 	c, ps := parse("doorward.yaml", `
@@ -307,7 +307,7 @@ func TestProblemAsJSON(t *testing.T) {
 	}
 }
 
-// Every key is documented, and its tags are ones that Load understands.
+// Every key has a sentence for the manual, and every whole number has bounds and a default.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	t.Parallel()
 	var visit func(reflect.Type)

@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// examples are the configurations that are shown to people, by path.
+// examples are the configurations of examples/ and of the documentation, by path.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../../examples/*.yaml")
@@ -80,7 +80,7 @@ func TestExamplesLoad(t *testing.T) {
 	}
 }
 
-// The example at the top of the documentation is the one that the tests take apart.
+// The first example of the documentation is testdata/manual.yaml, which TestManualExample reads.
 func TestManualExampleIsDocumented(t *testing.T) {
 	t.Parallel()
 	if blocks := yamlBlocks(t); len(blocks) == 0 || blocks[0] != manual(t) {
@@ -88,7 +88,7 @@ func TestManualExampleIsDocumented(t *testing.T) {
 	}
 }
 
-// make run builds the server into bin and serves this file.
+// The quickstart file, which make run serves, is valid and names the server that make run builds.
 func TestQuickstart(t *testing.T) {
 	t.Parallel()
 	path, err := filepath.Abs("../../../examples/quickstart.yaml")
@@ -110,7 +110,7 @@ func TestQuickstart(t *testing.T) {
 	if len(notes.Doorward.Tools.Deny) != 1 || notes.Doorward.Tools.Deny[0] != "delete_note" {
 		t.Errorf("denied: %v", notes.Doorward.Tools.Deny)
 	}
-	// What is commented out works too.
+	// It is also valid with the servers that are commented out.
 	uncommented := strings.ReplaceAll(strings.ReplaceAll(string(content), "  # Real", "  ## Real"), "\n  # ", "\n  ")
 	c, ps = config.Parse(path, filepath.Dir(path), []byte(uncommented), options())
 	if c == nil || len(ps) != 0 || len(c.Servers) != 3 {
@@ -158,7 +158,7 @@ func TestSchemaAcceptsTheExamples(t *testing.T) {
 	}
 }
 
-// The schema refuses what is wrong by form. What only Load can see it lets through, so these files are named.
+// The schema refuses errors of form, as Load does. It accepts the files whose errors only Load can find.
 func TestSchemaRefusesWhatLoadRefuses(t *testing.T) {
 	t.Parallel()
 	s := schema(t)

@@ -43,7 +43,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A file that others can write is as good as a shell for them.
+// Load refuses a file that others can write, with which they could start programs, and one that is not a regular file.
 func TestLoadRefusesTheFile(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -70,7 +70,7 @@ func TestLoadRefusesTheFile(t *testing.T) {
 	}
 }
 
-// The file of another user is refused, even when nobody but that user can write it. Only root can stage this.
+// Load refuses a file of another user, although that user alone can write it. Only root can give a file away.
 func TestLoadRefusesAnothersFile(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every path that the configuration names for Doorward is listed, and none that it grants to a server.
+// Files lists every path that the configuration names for Doorward, and none that it grants to a server.
 func TestFilesAreDoorwardsOwn(t *testing.T) {
 	t.Parallel()
 	c := good(t, "doorward.yaml", `listen: {http: [{addr: "127.0.0.1:0", tls: {cert: c.pem, key: k.pem}}]}

@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 )
 
-// FuzzParse holds for any content: no panic, a Config exactly without a fatal problem, a line and a text for every
-// problem, no file read that is not named by a reference in the content, no secret repeated.
+// FuzzParse: any content gives no panic, a Config exactly without a fatal problem, and a line and a text for every
+// problem. No file is read without a reference in the content, and no secret is repeated.
 func FuzzParse(f *testing.F) {
 	paths, _ := filepath.Glob("testdata/problems/*.txtar")
 	for _, path := range paths {

@@ -64,7 +64,7 @@ func parse(name, content string) (*config.Config, []config.Problem) {
 	return config.Parse(name, "/etc/doorward", []byte(content), options())
 }
 
-// show writes problems as the golden files have them.
+// show formats problems as the golden files have them.
 func show(c *config.Config, ps []config.Problem) string {
 	var b strings.Builder
 	for _, p := range ps {
@@ -81,7 +81,7 @@ func show(c *config.Config, ps []config.Problem) string {
 	return b.String()
 }
 
-// Each file of testdata/problems holds a configuration and everything that is wrong with it.
+// Each file of testdata/problems has a configuration and all problems that Parse reports for it.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/problems/*.txtar")

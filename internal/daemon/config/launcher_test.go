@@ -56,8 +56,8 @@ agent:
 	}
 }
 
-// A launcher with a problem of its own says so, and the others stay.
-func TestABadLauncherCostsItself(t *testing.T) {
+// A launcher with a problem of its own is refused with the reason, and the others stay usable.
+func TestABadLauncherDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	c, ps := parse("doorward.yaml", "agent: {launchers: {a: {command: missing, cwd: /srv}, b: {command: /usr/bin/agent, cwd: /srv}}}\n")
 	if c == nil || len(ps) != 1 || c.Agent.Launchers["a"].Refused != "command: finding the command: no such program on PATH" || c.Agent.Launchers["b"].Refused != "" {

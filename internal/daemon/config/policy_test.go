@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// A test says who asks for what with which facts and arguments, and what the
-// answer is.
+// A policy test is read with its principal, act, facts, arguments and expected
+// answer.
 func TestPolicyTests(t *testing.T) {
 	t.Parallel()
 	got, problems := config.ParsePolicyTests("p.tests.yaml", []byte(`# one
@@ -51,7 +51,7 @@ func TestPolicyTests(t *testing.T) {
 	}
 }
 
-// What is wrong with a test, all at once; the tests that are right are kept.
+// All problems of policy tests are reported at once, and the valid tests are kept.
 func TestPolicyTestsProblems(t *testing.T) {
 	t.Parallel()
 	const good = "- {as: \"uid:1\", action: ping, expect: deny}\n"
@@ -102,8 +102,8 @@ func TestPolicyTestsProblems(t *testing.T) {
 	}
 }
 
-// The policy file is judged as the configuration is: whoever may write it
-// could give themselves rights.
+// ReadPolicy refuses a missing policy file and one that others can write, as Load
+// does: they could give themselves rights.
 func TestReadPolicy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "p.cedar")

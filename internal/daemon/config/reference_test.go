@@ -15,7 +15,7 @@ const (
 	referenceEnd   = "<!-- reference: end -->\n"
 )
 
-// TestReference holds the documentation to the structs.
+// TestReference: the reference in docs/configuration.md is what the structs give.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	const page = "../../../docs/configuration.md"
@@ -62,7 +62,7 @@ func writeReference(w *strings.Builder, key string, t reflect.Type) {
 	}
 }
 
-// inside is the section that a field leads to, and how a key in it goes on.
+// inside is the section that a field leads to, and the suffix of its key.
 func inside(t reflect.Type) (reflect.Type, string) {
 	suffix := ""
 	for {

@@ -10,9 +10,9 @@ import (
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
-// TestEveryAgentIsBelowTheOneThatStartedIt: in generated families, of which some members
-// are gone, each agent with kin stands once, below the nearest of its ancestors that is
-// still there, and agents without kin do not stand there.
+// TestEveryAgentIsBelowTheOneThatStartedIt: in generated families without some of their
+// members, each agent with kin is shown once, below its nearest ancestor that is there.
+// Agents without kin are not shown.
 func TestEveryAgentIsBelowTheOneThatStartedIt(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())

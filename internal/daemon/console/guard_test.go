@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A form is taken from a page of this very address alone: whatever other
-// origins the listener takes for MCP, they send none here.
+// A form is accepted only from the origin to which it is sent, with the media type
+// of forms, and up to maxForm bytes.
 func TestAFormComesFromTheConsoleItself(t *testing.T) {
 	t.Parallel()
 	v := Visit{Listener: "127.0.0.1:7866", Scheme: "http"}
@@ -99,7 +99,7 @@ func TestEveryAnswerForbidsWhatIsNotTheConsoles(t *testing.T) {
 	}
 }
 
-// TestAForgedDecisionIsABadRequest: it is no failure of the daemon.
+// TestAForgedDecisionIsABadRequest: it has the status 400, not that of a failure.
 func TestAForgedDecisionIsABadRequest(t *testing.T) {
 	t.Parallel()
 	if status, _ := failure(fmt.Errorf("deciding: %w", ErrVerdict)); status != http.StatusBadRequest {

@@ -17,7 +17,7 @@ func withheld(item, after string) []pin.Withheld {
 }
 
 // logOf is a log of calls with their outcomes: every tenth is denied, every
-// hundredth fails, and one in a thousand is of the operator.
+// hundredth fails, and every thousandth is an act of the operator.
 func logOf(t testing.TB, calls int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,8 +59,8 @@ func logOf(t testing.TB, calls int) string {
 	return dir
 }
 
-// TestAPageOfActsIsTheSameSizeWhateverTheLogHolds: 100,000 records make no page
-// longer, and paging comes to each act once.
+// TestAPageOfActsIsTheSameSizeWhateverTheLogHolds: pages of a log of 100,000 records
+// have perPage acts, and 20 pages have no act twice.
 func TestAPageOfActsIsTheSameSizeWhateverTheLogHolds(t *testing.T) {
 	t.Parallel()
 	dir := logOf(t, 55_000) // more than 100,000 lines
@@ -124,7 +124,7 @@ func TestFiltersChooseActs(t *testing.T) {
 		{"a server", history.Filter{Server: "notes"}, 1998},
 		{"a program", history.Filter{Client: "CODEX"}, 1998},
 		{"a principal", history.Filter{Client: "uid:1000"}, 1998},
-		{"nobody", history.Filter{Client: "claude"}, 0},
+		{"another program", history.Filter{Client: "claude"}, 0},
 		{"a rule", history.Filter{Rule: "mine.no"}, 200},
 		{"the future", history.Filter{From: time.Now().Add(time.Hour)}, 0},
 		{"the past", history.Filter{To: time.Now().Add(-time.Hour)}, 0},
@@ -170,7 +170,7 @@ func TestTheHourCountsEachActOnce(t *testing.T) {
 	}
 }
 
-func TestTheClientOfAShimIsWhoStartedIt(t *testing.T) {
+func TestTheClientOfAShimIsItsParent(t *testing.T) {
 	t.Parallel()
 	for want, facts := range map[string][]history.Fact{
 		"claude": {{Name: "exe", Value: "/opt/bin/doorward"}, {Name: "parent_exe", Value: "/usr/bin/claude"}},

@@ -47,8 +47,8 @@ func TestACodeBeginsOneSession(t *testing.T) {
 	}
 }
 
-// A code that comes twice was taken by somebody: the session that it began is
-// over, and the code begins none.
+// A code that is used twice ends the session that it began, and begins no other:
+// it may have been stolen.
 func TestACodeThatComesTwiceEndsItsSession(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -67,7 +67,7 @@ func TestACodeThatComesTwiceEndsItsSession(t *testing.T) {
 	select {
 	case <-s.over:
 	default:
-		t.Error("what belongs to the session is not told")
+		t.Error("the channel over of the session is not closed")
 	}
 }
 
@@ -94,8 +94,9 @@ func TestACodeIsGoodForAMinuteOnItsListener(t *testing.T) {
 	}
 }
 
-// Cookies are shared by the ports of a host: another listener does not take it,
-// and another program that shows it has stolen it.
+// A cookie is valid on one listener and for one program. The ports of a host share
+// cookies, so another listener refuses it and keeps the session. Another program
+// must have stolen it, so the session ends.
 func TestACookieIsOfOneListenerAndOneProgram(t *testing.T) {
 	t.Parallel()
 	b, _, secret, _ := signedIn(t)
@@ -132,7 +133,7 @@ func TestASessionEndsAfterTwelveHoursOfSilence(t *testing.T) {
 	if b.find(secret, v) == nil {
 		t.Fatal("an act does not keep it")
 	}
-	c.pass(time.Second) // looking alone is silence
+	c.pass(time.Second) // find alone does not keep it
 	if b.find(secret, v) != nil {
 		t.Error("it goes on after 12 hours")
 	}

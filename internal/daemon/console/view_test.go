@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
-// hostile would be markup where it is not taken as text, and turns and hides
-// what stands around it.
+// hostile is markup where it is not escaped, and has characters that hide or turn
+// the text around them.
 const hostile = `<img src=x onerror=alert(1)><script>alert(1)</script>"'` + "\u202e\u2066\u200b\x1b\u0007"
 
 // fill puts hostile text into every string that v reaches, and at least one
@@ -85,8 +85,8 @@ func agentsWithout() agentsData {
 	return d
 }
 
-// TestHostileTextIsTextInEveryField: whatever a server, an agent, a client or a
-// document calls itself, on every page and in every live part.
+// TestHostileTextIsTextInEveryField: hostile text in any field makes no markup and
+// shows no hidden character, on every page and in every live part.
 func TestHostileTextIsTextInEveryField(t *testing.T) {
 	t.Parallel()
 	v, err := newViews(time.Now)
@@ -121,8 +121,8 @@ func TestHostileTextIsTextInEveryField(t *testing.T) {
 	}
 }
 
-// TestNoPageHasInlineScriptOrStyle: the content policy would block it, and a page
-// that needs it would not work.
+// TestNoPageHasInlineScriptOrStyle: the content policy would block them, and a page
+// that needs them would not work.
 func TestNoPageHasInlineScriptOrStyle(t *testing.T) {
 	t.Parallel()
 	inline := regexp.MustCompile(`(?i)<style|\sstyle=|\son[a-z]+=|javascript:|<script>|https?://|hx-on|js:`)
@@ -183,7 +183,8 @@ func TestLiveMarkupIsWhatTheScriptTakes(t *testing.T) {
 	}
 }
 
-// TestWhatEveryPageLoadsIsSmall: the files leave room for a page below 100 KB.
+// TestWhatEveryPageLoadsIsSmall: the static files together have at most 56 KiB, which
+// leaves room for a page below 100 KB, and are answered with 304 by their ETag.
 func TestWhatEveryPageLoadsIsSmall(t *testing.T) {
 	t.Parallel()
 	v, err := newViews(time.Now)
@@ -220,8 +221,8 @@ func TestWhatEveryPageLoadsIsSmall(t *testing.T) {
 	}
 }
 
-// TestADefinitionIsApprovedOnlyWhereAllOfItIsShown: what does not fit on the page
-// is approved on the command line.
+// TestADefinitionIsApprovedOnlyWhereAllOfItIsShown: a definition that is too large
+// for the page is cut, and is approved on the command line.
 func TestADefinitionIsApprovedOnlyWhereAllOfItIsShown(t *testing.T) {
 	t.Parallel()
 	small := withheld("a", `{"description":"new"}`)

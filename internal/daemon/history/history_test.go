@@ -41,8 +41,8 @@ func overlapping(t *testing.T, dir string, calls int) uint64 {
 	return end
 }
 
-// TestAPageShowsWhatTheWholeListShows: wherever a page begins, its acts have the outcomes that
-// they have in the whole list, and a search keeps no outcome of an act that it cannot show.
+// TestAPageShowsWhatTheWholeListShows: a page that begins at any record has the acts and outcomes
+// of the whole list, and a search keeps no outcome of an act that it cannot show.
 func TestAPageShowsWhatTheWholeListShows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,7 +12,7 @@ import (
 
 var errEnough = errors.New("enough")
 
-// An act comes out once, when it is over or refused, with its outcome.
+// Join gives an act once, with its outcome, when it has ended or was refused.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,9 +11,8 @@ import (
 	"github.com/doorward/doorward/test/desktop"
 )
 
-// TestTheDesktopShowsAHeldCall on a real bus: the
-// names are inert, whether the service reads markup or not, there is nothing to press,
-// and the arguments are not there.
+// TestTheDesktopShowsAHeldCall: on a real bus a held call is shown with names that are
+// inert, whether the service reads markup or not, without actions and arguments.
 func TestTheDesktopShowsAHeldCall(t *testing.T) {
 	t.Parallel()
 	hostile := "<a href=\"http://evil\">w\u202er&ite\n\x1b[31m" + strings.Repeat("x", 500)
@@ -39,9 +38,9 @@ func TestTheDesktopShowsAHeldCall(t *testing.T) {
 	}
 }
 
-// A bus without a notification service is of no desktop; one that is gone costs a line in
-// the log.
-func TestWithoutANotificationServiceTheCallWaitsAllTheSame(t *testing.T) {
+// A bus without a notification service belongs to no desktop and is not logged. A bus
+// that is gone is logged once.
+func TestABusThatIsGoneIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]int{desktop.Bus(t): 0, "unix:path=/nowhere/bus": 1} {
 		var said bytes.Buffer

@@ -2,7 +2,7 @@ package notice
 
 import "testing"
 
-// The example of Standard Webhooks' own libraries.
+// The signature is that of the example in the libraries of Standard Webhooks.
 func TestSignIsThatOfStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	key, err := Key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")

@@ -28,7 +28,7 @@ type received struct {
 	body                 []byte
 }
 
-// receiver answers with the statuses in turn, and with 204 then.
+// receiver answers with the statuses in turn, and then with 204.
 type receiver struct {
 	mu       sync.Mutex
 	statuses []int
@@ -52,8 +52,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.came <- struct{}{}
 }
 
-// verified is what Standard Webhooks has a receiver do, from its text and not from the
-// code under test.
+// verified checks a request as the text of Standard Webhooks tells a receiver to. It does
+// not use the code under test.
 func (r received) verified(t *testing.T, coded string) bool {
 	t.Helper()
 	sent, err := strconv.ParseInt(r.stamp, 10, 64)
@@ -76,8 +76,8 @@ func (r received) verified(t *testing.T, coded string) bool {
 
 const coded = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// deliver tells a receiver of a call and waits for so many requests, and a moment for
-// more. It returns them with what was logged.
+// deliver tells a receiver of a call, waits for that many requests, and a moment for
+// more. It returns the requests and the log.
 func deliver(t *testing.T, r *receiver, args bool, many int, expires time.Time) ([]received, string) {
 	t.Helper()
 	r.came = make(chan struct{}, 100)
@@ -132,8 +132,8 @@ func TestAWebhookIsSignedAndHoldsNoArguments(t *testing.T) {
 	}
 }
 
-// A receiver that is busy or fails is asked again under the same id, a few times; one
-// that refuses is not, nor one that leads elsewhere, nor any after the call has expired.
+// A webhook is sent again under the same id, at most three times, when the receiver is busy
+// or fails. It is not when the receiver refuses or redirects, or the call has expired.
 func TestRetriesOfAWebhookAreBounded(t *testing.T) {
 	t.Parallel()
 	hour := time.Now().Add(time.Hour)
@@ -168,7 +168,7 @@ func TestRetriesOfAWebhookAreBounded(t *testing.T) {
 	}
 }
 
-// A flood of held calls is bounded, and what finds no place is said.
+// Notices that wait are bounded for a flood of held calls, and each that is dropped is logged.
 func TestNoticesAreBounded(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
@@ -197,7 +197,7 @@ func TestNoticesAreBounded(t *testing.T) {
 	close(release)
 }
 
-// The secrets of Standard Webhooks and other texts are keys; short ones are not.
+// A secret of Standard Webhooks or another text of 24 bytes is a key; a shorter one is not.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	made, err := notice.NewSecret()

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// compile takes a file of the documentation as one that is on top of two
-// servers.
+// compile compiles a policy file of the documentation for a configuration with two
+// servers, and fails on any problem.
 func compile(t *testing.T, name, text string) *policy.Set {
 	t.Helper()
 	all := policy.List{Allow: []string{"*"}}
@@ -24,7 +24,7 @@ func compile(t *testing.T, name, text string) *policy.Set {
 	return s
 }
 
-// Every rule that is shown to people compiles, without a warning.
+// Every rule of docs/policy.md compiles without a warning.
 func TestRulesOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("../../../docs/policy.md")
@@ -46,7 +46,7 @@ func TestRulesOfTheDocumentation(t *testing.T) {
 	}
 }
 
-// The example compiles and passes its own tests.
+// Each example policy compiles and passes its own tests.
 func TestExamplePolicies(t *testing.T) {
 	t.Parallel()
 	Paths, err := filepath.Glob("../../../examples/policy/*.cedar")

@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The whole policy as text is Cedar, and says the same: in force as a file, for
-// servers without lists, it decides like the policy that it was made of.
+// Document gives the whole policy as Cedar text. Compiled as a policy file for a
+// server without lists, the text decides like the original policy.
 func TestDocumentIsThePolicy(t *testing.T) {
 	t.Parallel()
 	o := policy.Options{UID: 1000, File: "policy.cedar", Text: []byte(`@id("mine") forbid (principal, action, resource) when { resource.name == "mine" };`),

@@ -18,7 +18,7 @@ func servers() map[string]policy.ServerRules {
 	}
 }
 
-// problemsOf compiles a policy file and gives what is said of it.
+// problemsOf compiles a policy file and formats its problems.
 func problemsOf(file string) string {
 	s, problems := Compile(policy.Options{UID: 1000, Servers: servers(), File: "/etc/doorward/policy.cedar", Text: []byte(file)})
 	var b strings.Builder
@@ -37,7 +37,7 @@ func problemsOf(file string) string {
 
 const forbidCall = `forbid (principal, action == Action::"tools/call", resource)`
 
-// Everything that is refused in a policy file, with its line and what to do.
+// Each problem of a policy file is reported with its line, its rule and a remedy.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	const observed = "a permit may not rest on an observed fact; write a forbid"
@@ -174,7 +174,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// No text makes the reader of policy files fail otherwise than by saying so.
+// FuzzCompile: any text gives a Set or a fatal problem, and each problem has a line of
+// the text and printable words of bounded length.
 func FuzzCompile(f *testing.F) {
 	f.Add(`@id("a") forbid (principal, action == Action::"tools/call", resource) when { context.args.x like "a*" } unless { context has observed.exe };`)
 	f.Add("permit(principal,action,resource);\n\n@reason(\"x\")\nforbid(principal,action,resource)when{\"\\u{e9}\"==[1,-2].contains({a:ip(\"::1\")})};")

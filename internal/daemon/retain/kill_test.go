@@ -67,9 +67,9 @@ func pruneUntilKilled(dir, keyPath string) error {
 	}
 }
 
-// The process is killed at any moment of its work. What it leaves verifies as far as
-// its end was not torn, and always after the next start; nothing that was acknowledged
-// and not pruned is lost.
+// A log verifies after its writer was killed at any moment of appending and pruning,
+// except for a torn end, and entirely after the next start. No record that was
+// acknowledged and not pruned is lost.
 func TestKillNeverBreaksALogThatIsPruned(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -71,8 +71,8 @@ func copied(t testing.TB, dir string) string {
 	return to
 }
 
-// A process that ends between any two changes of the disk leaves a log that
-// verifies, that starts, and whose start does the rest.
+// A prune that ends before any of its steps leaves a log that verifies and opens,
+// and Finish does the remaining steps.
 func TestAPruneThatEndsAtAnyStepIsFinishedByTheNextStart(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -193,8 +193,9 @@ func read(t testing.TB, path string) []byte {
 	return b
 }
 
-// One archive takes in prune after prune, each before its records go, and verifies
-// with the public key alone. One that does not fit is refused before anything goes.
+// One archive takes the records of prune after prune before they are removed, and
+// verifies with the public key alone. An archive that is altered or has a gap is
+// refused.
 func TestAnArchiveTakesInPruneAfterPrune(t *testing.T) {
 	t.Parallel()
 	dir, to, key := t.TempDir(), filepath.Join(t.TempDir(), "archive"), newKey(t)

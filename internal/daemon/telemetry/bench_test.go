@@ -39,8 +39,8 @@ func (answering) Err() error                                            { return
 func (answering) Close()                                                {}
 
 // BenchmarkCall is a call from the front to a server that answers at once: without an
-// observer, with the metrics that are always kept, and with spans, whose collector is
-// not there.
+// observer, with the metrics that are always kept, and with spans for a collector that
+// is not there.
 func BenchmarkCall(b *testing.B) {
 	for _, c := range []struct {
 		name string

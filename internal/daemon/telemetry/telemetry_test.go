@@ -68,7 +68,7 @@ func call(stage relay.Stage, tool string) relay.Mark {
 	return relay.Mark{Stage: stage, Server: "s", Method: "tools/call", Name: tool}
 }
 
-// A call counts once, however many stages it has, and in the word that ended it.
+// A call counts once for all its stages, under the result that ended it.
 func TestACallCountsOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -100,8 +100,8 @@ func TestACallCountsOnce(t *testing.T) {
 	}
 }
 
-// Whatever callers ask for, the series are few, no name that a server is not known to
-// have is a label, and nothing that was counted is lost.
+// Series are bounded for any names that callers send: a name that the server is not known
+// to have is no label, and every call is counted.
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	tel := open(t, nil, quiet())
@@ -136,7 +136,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// A built-in server's own answers tell which tools it has.
+// A tool of a built-in server is known when the mark of its answer says so.
 func TestAToolOfABuiltInServerIsKnownByItsAnswer(t *testing.T) {
 	t.Parallel()
 	tel := open(t, nil, quiet())
@@ -172,8 +172,8 @@ func collectorAt(url string) *telemetry.Collector {
 	return &telemetry.Collector{URL: url, Headers: map[string]string{"Authorization": "Bearer secret-of-collector"}, Client: &http.Client{}, Gather: prometheus.NewRegistry()}
 }
 
-// The variables that configure the exporters of other programs neither lead elsewhere nor
-// keep anything from being sent.
+// The environment variables of OpenTelemetry exporters and proxies neither redirect the
+// exporter nor change its header, nor keep anything from being sent.
 func TestNothingInTheEnvironmentLeadsElsewhere(t *testing.T) {
 	var here, there received
 	good, bad := httptest.NewServer(&here), httptest.NewServer(&there)
@@ -197,8 +197,8 @@ func TestNothingInTheEnvironmentLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// A collector that never answers, and one that is not there, delay no request, keep
-// the end within its time, and are seen in the counts.
+// A collector that never answers, or is not there, delays neither requests nor Close, and
+// shows in the count of spans.
 func TestACollectorThatIsGoneDelaysNothing(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWhatControlDataMeans(t *testing.T) {
+func TestControlDataIdentifiesTheWriter(t *testing.T) {
 	t.Parallel()
 	me := &Credentials{PID: int32(os.Getpid()), UID: uint32(os.Getuid())}
 	own := unix.UnixCredentials(&unix.Ucred{Pid: me.PID, Uid: me.UID})
@@ -31,12 +31,12 @@ func TestWhatControlDataMeans(t *testing.T) {
 		{"another process", 1, 0, other, BreachWriter},
 		{"another user", 1, 0, user, BreachWriter},
 		{"the last of several counts", 1, 0, append(bytes.Clone(own), other...), BreachWriter},
-		{"nobody", 1, 0, nil, BreachUnattested},
+		{"no credential", 1, 0, nil, BreachUnattested},
 		{"half a credential", 1, 0, own[:unix.SizeofCmsghdr+4], BreachUnattested},
 		{"half a header", 1, 0, own[:6], BreachUnattested},
 		{"cut off", 1, unix.MSG_CTRUNC, own, BreachTruncated},
 		{"the end", 0, 0, nil, ""},
-		{"the end, with what the kernel says of nobody", 0, 0, unix.UnixCredentials(&unix.Ucred{Uid: 65534}), ""},
+		{"the end, with the overflow uid", 0, 0, unix.UnixCredentials(&unix.Ucred{Uid: 65534}), ""},
 		{"descriptors", 1, 0, append(bytes.Clone(own), passed...), BreachDescriptors},
 		{"descriptors and the end", 0, 0, unix.UnixRights(-1), BreachDescriptors},
 	} {
@@ -44,7 +44,7 @@ func TestWhatControlDataMeans(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	// Only the end that came along kept the pipe from its end.
+	// The passed descriptor was closed: the pipe is at its end.
 	if n, err := unix.Read(pipe[0], make([]byte, 1)); n != 0 || err != nil {
 		t.Errorf("read %d, %v", n, err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// guarded is a connection as a daemon has it.
+// guarded is a guarded connection with the breaches that were reported for it.
 type guarded struct {
 	net.Conn
 	inner *net.UnixConn
@@ -54,7 +54,7 @@ func guardWith(c *net.UnixConn, creds *Credentials) *guarded {
 	return g
 }
 
-// says reads what comes next.
+// says reads the next bytes.
 func (g *guarded) says(t *testing.T) (string, error) {
 	t.Helper()
 	g.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -70,8 +70,8 @@ func (g *guarded) mustSay(t *testing.T, want string) {
 	}
 }
 
-// mustBreak: nothing is handed out, the connection ends, and the reason is
-// heard once.
+// mustBreak fails unless the next read is a breach that is reported once, returns no bytes
+// and closes the connection.
 func (g *guarded) mustBreak(t *testing.T, want string) {
 	t.Helper()
 	for range 2 {
@@ -87,7 +87,7 @@ func (g *guarded) mustBreak(t *testing.T, want string) {
 	}
 }
 
-func TestWhatTheConnectorWritesIsRead(t *testing.T) {
+func TestBytesOfTheConnectorAreRead(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
 	p := puppet.New(t, nil, path)
@@ -116,7 +116,8 @@ func TestWhatTheConnectorWritesIsRead(t *testing.T) {
 	}
 }
 
-func TestTheConnectionInsideIsOutOfReach(t *testing.T) {
+// A guarded connection has no method that reads without the check.
+func TestAGuardedConnectionHasNoUncheckedRead(t *testing.T) {
 	t.Parallel()
 	ln, _ := unixListener(t)
 	c, _ := ownConnection(t, ln)
@@ -139,7 +140,7 @@ func TestTheConnectionInsideIsOutOfReach(t *testing.T) {
 
 func is[T any](v any) bool { _, ok := v.(T); return ok }
 
-// ownConnection is both ends of a connection of this very process.
+// ownConnection returns both ends of a connection within this process.
 func ownConnection(t testing.TB, ln *net.UnixListener) (net.Conn, *net.UnixConn) {
 	t.Helper()
 	client, err := net.DialUnix("unix", nil, ln.Addr().(*net.UnixAddr))
@@ -187,7 +188,7 @@ func TestAGuardedConnectionReadsAndWritesLikeAnyOther(t *testing.T) {
 	}
 }
 
-// The connector has exited; its child has the descriptor and speaks.
+// Bytes from a child that inherited the descriptor of an exited connector are a breach.
 func TestAConnectionLeftToAChildIsNotHeard(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
@@ -203,7 +204,7 @@ func TestAConnectionLeftToAChildIsNotHeard(t *testing.T) {
 	g.mustBreak(t, BreachWriter)
 }
 
-// The connector lives, and its child speaks.
+// Bytes from a child of a living connector are a breach.
 func TestAChildIsNotHeard(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
@@ -212,12 +213,12 @@ func TestAChildIsNotHeard(t *testing.T) {
 	p.Do(t, "say", "mine")
 	p.Do(t, "twin")
 	p.Do(t, "say", "stolen")
-	g.mustSay(t, "mine") // two writers never come in one read
+	g.mustSay(t, "mine") // one read never returns bytes of two writers
 	g.mustBreak(t, BreachWriter)
 }
 
-// Connect, fork a speaker, become a trusted program: a look into /proc finds
-// the trusted one, alive, with an unchanged start time.
+// Bytes from the child of a connector that has executed a trusted program are a breach. A
+// look into /proc would find the trusted program, alive, with an unchanged start time.
 func TestASpeakerBehindATrustedProgramIsNotHeard(t *testing.T) {
 	t.Parallel()
 	sleep := puppet.CopyOf(t, "sleep", "/bin/sleep")
@@ -239,8 +240,8 @@ func TestASpeakerBehindATrustedProgramIsNotHeard(t *testing.T) {
 	g.mustBreak(t, BreachWriter)
 }
 
-// The ids of the connection stay those at connect; bytes count only as long as
-// their writer has that uid.
+// Bytes of a connector that has changed its uid are a breach: the ids of a connection are
+// those at connect, and each writer must still have them.
 func TestAProcessThatGaveUpItsUIDIsNotHeard(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -257,8 +258,8 @@ func TestAProcessThatGaveUpItsUIDIsNotHeard(t *testing.T) {
 	g.mustBreak(t, BreachWriter)
 }
 
-// Where the kernel does not refuse passed descriptors (before Linux 6.16, or
-// switched on again as here), they are closed, and the connection ends.
+// Passed descriptors are closed and end the connection where the kernel lets them through:
+// before Linux 6.16, or with SO_PASSRIGHTS as here.
 func TestPassedDescriptorsAreClosed(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, maxPassed} {
@@ -289,8 +290,8 @@ func passRights(t *testing.T, ln *net.UnixListener) {
 	}
 }
 
-// A process that is out of descriptors is given some of those that were
-// passed and the word that there were more.
+// Truncated control data is a breach, and its descriptors are closed: a process that runs out
+// of descriptors gets only some of those that were passed.
 func TestCutOffControlDataEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(puppet.OpenDir(t), "s")
@@ -307,7 +308,7 @@ func TestCutOffControlDataEndsTheConnection(t *testing.T) {
 	}
 }
 
-// Without SO_PASSCRED no read says who wrote it.
+// Without SO_PASSCRED a read does not name its writer, which is a breach.
 func TestBytesWithoutAWriterAreNotRead(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(puppet.OpenDir(t), "s")
@@ -322,7 +323,7 @@ func TestBytesWithoutAWriterAreNotRead(t *testing.T) {
 	g.mustBreak(t, BreachUnattested)
 }
 
-// A connector that is killed with its words on the way is not heard.
+// Bytes of a connector that was killed before they were read are a breach.
 func TestBytesOfADeadProcessAreDiscarded(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
@@ -333,7 +334,7 @@ func TestBytesOfADeadProcessAreDiscarded(t *testing.T) {
 	g.mustBreak(t, BreachDead)
 }
 
-// Letting the connection go while a read is under way is no breach.
+// A read after the credentials were closed returns net.ErrClosed and is no breach.
 func TestClosingIsNoBreach(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)

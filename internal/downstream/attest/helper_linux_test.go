@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	puppet.Main(m, puppet.Stages{"reuse": reusedPid, "reuse-before": reusedBefore, "out-of-descriptors": outOfDescriptors, "serve": serve}, nil)
 }
 
-// unixListener listens where everybody may connect.
+// unixListener opens a socket that every user may connect to.
 func unixListener(t *testing.T) (*net.UnixListener, string) {
 	t.Helper()
 	path := filepath.Join(puppet.OpenDir(t), "s")
@@ -64,7 +64,7 @@ type served struct {
 	Err        string
 }
 
-// outOfDescriptors reads from one peer with hardly a descriptor left.
+// outOfDescriptors reads from one peer with almost no descriptors left.
 func outOfDescriptors(args []string) error {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: args[0], Net: "unix"})
 	if err != nil {

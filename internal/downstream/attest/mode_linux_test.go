@@ -11,6 +11,7 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
+// A socket has mode 0600 from the bind on, without a moment in which others could connect.
 func TestTheSocketNeverHasAWiderMode(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(puppet.OpenDir(t), "s")
@@ -30,7 +31,8 @@ func TestTheSocketNeverHasAWiderMode(t *testing.T) {
 	}
 }
 
-// A socket that cannot be prepared is not used: its bytes would have no writer.
+// A socket for which SO_PASSCRED cannot be set is refused, because its reads would not name
+// their writer.
 func TestASocketThatCannotBePreparedIsRefused(t *testing.T) {
 	t.Parallel()
 	if err := ListenControl("unix", "", closedControl{}); !errors.Is(err, os.ErrClosed) {
@@ -42,7 +44,7 @@ func TestASocketThatCannotBePreparedIsRefused(t *testing.T) {
 	}
 	defer file.Close()
 	if err := ListenControl("unix", "", control(file.Fd())); !errors.Is(err, unix.ENOTSOCK) {
-		t.Errorf("of what is no socket: %v", err)
+		t.Errorf("of a file that is no socket: %v", err)
 	}
 }
 
@@ -51,7 +53,7 @@ type closedControl struct{ control }
 
 func (closedControl) Control(func(uintptr)) error { return os.ErrClosed }
 
-// control is a descriptor as net.ListenConfig shows it.
+// control is a descriptor as net.ListenConfig passes it.
 type control int
 
 func (c control) Control(f func(uintptr)) error  { f(uintptr(c)); return nil }

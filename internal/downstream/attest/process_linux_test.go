@@ -14,7 +14,8 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// The connector has exited and been reaped; its heir holds the descriptor.
+// A connector that has exited and been reaped is refused, although its child holds the
+// connection.
 func TestADeadConnectorIsRefused(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
@@ -30,6 +31,8 @@ func TestADeadConnectorIsRefused(t *testing.T) {
 	conn.Write([]byte("x")) // the heir is there: the connection itself still works
 }
 
+// Without SO_PEERPIDFD the instance is composed from /proc and is not called attested. The
+// exit is noticed by pidfd, and without one by the process's directory.
 func TestAProcessOnAnOlderKernel(t *testing.T) {
 	t.Parallel()
 	old := func(int) (int, error) { return -1, unix.ENOPROTOOPT }
@@ -41,7 +44,7 @@ func TestAProcessOnAnOlderKernel(t *testing.T) {
 	}
 	defer c.Close()
 	if c.InstanceAttested || !strings.Contains(c.Instance, "/"+strconv.Itoa(h.Process.Pid)+"@") {
-		t.Errorf("instance %q, attested %v: a composed key must say so", c.Instance, c.InstanceAttested)
+		t.Errorf("instance %q, attested %v: want a composed key that is not attested", c.Instance, c.InstanceAttested)
 	}
 	withoutPidfd := &Credentials{}
 	if _, err := withoutPidfd.process.openOld(c.PID, c.UID); err != nil {
@@ -71,8 +74,8 @@ func TestOnAnOlderKernelADeadPidOrAnotherUserIsRefused(t *testing.T) {
 	}
 }
 
-// Only ENOPROTOOPT means an older kernel. Falling back to the pid for any
-// other error could pin the wrong process.
+// Only ENOPROTOOPT means an older kernel. Any other error refuses the connection, because a
+// fallback to the pid could pin the wrong process.
 func TestNoFallbackWhenTheHandleIsRefused(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)

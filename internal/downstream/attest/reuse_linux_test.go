@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// The pid of the dead connector belongs to another living process by the time
-// of the accept. A look into /proc would find that one.
+// A connector that is dead at the accept is refused although a living process has its pid
+// now. A look into /proc would find that process.
 func TestARecycledPidInheritsNothing(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -25,8 +25,8 @@ func TestARecycledPidInheritsNothing(t *testing.T) {
 	}
 }
 
-// The pid of the connector is given to an heir of its descriptor: pid and uid
-// of the writer are those of the connector, and only the handle on it tells.
+// Bytes from a child of a dead connector that has the connector's pid and uid are a breach.
+// Only the handle on the connector's process shows the difference.
 func TestAProcessWithTheConnectorsReusedPidIsNotHeard(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -37,7 +37,7 @@ func TestAProcessWithTheConnectorsReusedPidIsNotHeard(t *testing.T) {
 	}
 }
 
-// namespaced plays the daemon of such a namespace, whose pid is 1.
+// namespaced acts as the daemon in a pid namespace of its own, as pid 1.
 func namespaced(path string) (*net.UnixListener, *puppet.Stagehand, error) {
 	if err := puppet.EnterOwnNumbers(); err != nil {
 		return nil, nil, err
@@ -64,7 +64,7 @@ func reusedBefore(args []string) error {
 		return err
 	}
 	if unix.Kill(int(pid), 0) != nil {
-		return errors.New("the stage is wrong: the pid is nobody's")
+		return errors.New("the stage is wrong: no process has the pid")
 	}
 	if creds, err := OfUnix(conn); !errors.Is(err, ErrGone) {
 		return fmt.Errorf("got %+v, %v", creds, err)
@@ -106,8 +106,8 @@ func reusedPid(args []string) error {
 	return nil
 }
 
-// peekSame looks at the next bytes without the checks: by pid and uid they are
-// the connector's.
+// peekSame fails unless the next bytes have the pid and uid of the connector. It looks without
+// the check.
 func peekSame(c *net.UnixConn, creds *Credentials) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -43,7 +43,7 @@ func TestAConnectionCarriesTheKernelsWordAboutItsPeer(t *testing.T) {
 		t.Error("a running process is called dead")
 	}
 	h.End()
-	puppet.Eventually(t, "the handle tells of the exit", func() bool { return !c.Alive() })
+	puppet.Eventually(t, "the handle shows the exit", func() bool { return !c.Alive() })
 }
 
 func TestAnotherUserIsSeenWithItsIdsAndGroups(t *testing.T) {
@@ -63,8 +63,7 @@ func TestAnotherUserIsSeenWithItsIdsAndGroups(t *testing.T) {
 	_ = h
 }
 
-// The ids are those at connect: a process that gives up its uid afterwards is
-// still the one that connected.
+// The ids of a peer are those at connect, also when the process changes its uid afterwards.
 func TestIdsAreThoseAtConnect(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -80,7 +79,7 @@ func TestIdsAreThoseAtConnect(t *testing.T) {
 	}
 }
 
-func TestTheOverflowUIDIsNobody(t *testing.T) {
+func TestTheOverflowUIDIsNoIdentity(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
 	ln, path := unixListener(t)
@@ -90,8 +89,8 @@ func TestTheOverflowUIDIsNobody(t *testing.T) {
 	}
 }
 
-// In a user namespace every unmapped uid reads as the overflow uid, so two
-// strangers look alike.
+// A daemon in a user namespace refuses peers with an unmapped uid: all of them appear as the
+// overflow uid, so that two users look alike.
 func TestADaemonInAUserNamespaceRefusesUnmappedPeers(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -104,7 +103,7 @@ func TestADaemonInAUserNamespaceRefusesUnmappedPeers(t *testing.T) {
 	h.Line(t, "ready")
 	puppet.Start(t, puppet.AsUID(33), "dial", "unix", path)
 	if got := servedBy(t, h); !got.NoIdentity {
-		t.Errorf("an unmapped peer was taken for %+v", got)
+		t.Errorf("an unmapped peer was attested as %+v", got)
 	}
 }
 
@@ -160,7 +159,7 @@ func servedBy(t *testing.T, h *puppet.Helper) served {
 	return got
 }
 
-func TestWhatIsNoConnectionHasNoCredentials(t *testing.T) {
+func TestOnlyAConnectionHasCredentials(t *testing.T) {
 	t.Parallel()
 	if _, err := OfUnix(nil); err == nil {
 		t.Error("nil was attested")
@@ -180,7 +179,7 @@ func TestWhatIsNoConnectionHasNoCredentials(t *testing.T) {
 	}
 	defer gram.Close()
 	if c, err := OfUnix(gram); err == nil {
-		t.Errorf("a socket that nobody connected was attested: %+v", c)
+		t.Errorf("a socket without a peer was attested: %+v", c)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-func TestWhoACallerIs(t *testing.T) {
+func TestACallerIsItsTokenOrItsSocketOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stored, _ := mustNew(t, w.store, "ci", 0, "")
@@ -70,7 +70,7 @@ func TestWhoACallerIs(t *testing.T) {
 		{"loopback with a wrong token", &Caller{Loopback: true, OwnerKnown: true, OwnerUID: me()}, []string{"Bearer wrong"}, ""},
 		{"loopback with another scheme", &Caller{Loopback: true, OwnerKnown: true, OwnerUID: me()}, []string{"Basic x"}, ""},
 	} {
-		tc.c.Listener = tc.name // failures of one row are not another's
+		tc.c.Listener = tc.name // the failures of one row do not limit another
 		got, err := w.ask(tc.c, tc.auth...)
 		if got != tc.want || tc.want == "" && !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%s: %q, %v; want %q", tc.name, got, err, tc.want)
@@ -81,7 +81,7 @@ func TestWhoACallerIs(t *testing.T) {
 	}
 }
 
-func TestTheSocketsPeerIsWhoTheKernelSays(t *testing.T) {
+func TestTheSocketsPeerIsTheUserThatTheKernelNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	creds := peerOf(t, func(*exec.Cmd) {})
@@ -110,7 +110,7 @@ func TestTheSocketsPeerIsWhoTheKernelSays(t *testing.T) {
 	}
 }
 
-func TestNobodyElseComesThroughTheSocket(t *testing.T) {
+func TestOnlyTheDaemonsUserIsAcceptedOnTheSocket(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	dead := peerOf(t, func(*exec.Cmd) {})
@@ -131,7 +131,7 @@ func TestNobodyElseComesThroughTheSocket(t *testing.T) {
 	}
 }
 
-// Every fact has the grade of its evidence; what is not there is unavailable.
+// Every fact has the grade of its evidence; a fact without evidence is unavailable.
 func TestFactsAreGradedByTheirEvidence(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -191,8 +191,9 @@ func TestATokensFactsAreItsIdAndScope(t *testing.T) {
 	}
 }
 
-// The comparison has no way out before its end: one loop over all credentials,
-// nothing in it but the two constant-time operations.
+// The comparison of tokens takes the same time for each: one loop over all credentials,
+// without branches or comparisons, that uses the two constant-time operations. The test reads
+// the source.
 func TestTheComparisonHasNoEarlyExit(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "credential.go", nil, 0)
@@ -284,6 +285,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	})
 }
 
+// FuzzBearer: an accepted header is the scheme Bearer, in any case, and one token.
 func FuzzBearer(f *testing.F) {
 	for _, s := range []string{"Bearer x", "bearer  x ", "Bearer", "Basic x", "Bearer a b", "Bearer \x00", "BEARER é"} {
 		f.Add(s)

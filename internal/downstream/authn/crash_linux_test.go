@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// A process that is killed in the middle of making tokens leaves a store that
-// can be read, with every token in it that it had shown to anybody.
+// A process that is killed while it makes tokens leaves a readable store that contains every
+// token that it had printed.
 func TestAKilledWriterLosesNothingThatItShowed(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
 	mustNew(t, s, "first", 0, "")
 	var shown []string
-	// A slow machine shows nothing in the first rounds: it gets longer ones.
+	// On a slow machine the first rounds print nothing: later ones are longer.
 	for round := 0; round < 12 || len(shown) == 0 && round < 100; round++ {
 		names := []string{s.dir}
 		for i := range 200 {
@@ -42,7 +42,7 @@ func TestAKilledWriterLosesNothingThatItShowed(t *testing.T) {
 		}
 	}
 	if len(shown) == 0 {
-		t.Fatal("no round came to show anything")
+		t.Fatal("no round printed a token")
 	}
 	mustNew(t, s, "last", 0, "")
 	a := New(Options{UID: me(), Store: s})
@@ -54,8 +54,8 @@ func TestAKilledWriterLosesNothingThatItShowed(t *testing.T) {
 	t.Logf("%d tokens shown", len(shown))
 }
 
-// On a full disk no token is made, none is lost, and the next attempt works
-// when there is room.
+// On a full disk no token is made, rotated or revoked, and none is lost. With space again a
+// token can be made.
 func TestAFullDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -95,7 +95,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	}
 	a := New(Options{UID: me(), Store: s})
 	if _, err := a.Authenticate(enforced(), []string{"Bearer " + old}); err != nil {
-		t.Errorf("the token there was: %v", err)
+		t.Errorf("the old token: %v", err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)

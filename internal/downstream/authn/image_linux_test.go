@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// observing is the caller of a real connection whose program is looked at.
+// observing returns the caller of a real connection whose program is observed.
 func observing(t *testing.T) (c *Caller, end func()) {
 	t.Helper()
 	var cmd *exec.Cmd
@@ -41,20 +41,21 @@ func TestTheProgramBehindTheSocketIsObserved(t *testing.T) {
 		t.Errorf("fact unit: %+v", f)
 	}
 	if p.Witness() == nil || !p.Witness().Holds() {
-		t.Error("nothing can tell whether it is still the same program")
+		t.Error("no witness of the program, or one that does not hold")
 	}
 	again, err := w.Authenticate(c, nil)
 	if again != p || err != nil {
-		t.Errorf("the next request is %v, %v: the program is looked at once", again, err)
+		t.Errorf("the next request is %v, %v: want the same principal, without another observation", again, err)
 	}
 }
 
-// What could not be read is in the list, without a value: a rule on it refuses.
-func TestWhatCannotBeObservedIsUnavailable(t *testing.T) {
+// A fact that cannot be observed is listed as unavailable, without a value, so that a rule
+// about it refuses.
+func TestAFactThatCannotBeObservedIsUnavailable(t *testing.T) {
 	t.Parallel()
 	for name, observe := range map[string]func() peer.Evidence{
-		"nobody looks": nil,
-		"nothing is seen": func() peer.Evidence {
+		"no observer": nil,
+		"no evidence": func() peer.Evidence {
 			return peer.Evidence{}
 		},
 	} {
@@ -74,10 +75,10 @@ func TestWhatCannotBeObservedIsUnavailable(t *testing.T) {
 	}
 }
 
-// Once the program that was looked at is gone, its connection is nobody's, for
-// good: what a process execs is not what the facts say (the end of the process
-// stands for the exec here; peer tests both).
-func TestAProgramThatIsGoneIsNobody(t *testing.T) {
+// A connection is refused for good once its observed program is gone, because the facts are
+// not those of a program that the process executes later. The process ends here; package peer
+// tests the exec too.
+func TestAProgramThatIsGoneIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, end := observing(t)
@@ -119,7 +120,7 @@ func BenchmarkAuthenticateUnix(b *testing.B) {
 	}
 }
 
-// ownPeer is this process as its own peer.
+// ownPeer returns the credentials of this process as its own peer.
 func ownPeer(b *testing.B) *attest.Credentials {
 	b.Helper()
 	creds, err := connectToSelf(fmt.Sprint(b.TempDir(), "/s"))

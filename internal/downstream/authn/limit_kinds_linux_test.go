@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// For each form of token: failures with it, however many, keep out nothing but
-// tokens of the same form that somebody chose and that could be guessed.
-func TestBadTokensKeepOutNoTokenOfAnotherKind(t *testing.T) {
+// Failures with one kind of token limit only tokens of that kind from the same source, and
+// never generated ones, which cannot be guessed.
+func TestBadTokensDoNotLimitTokensOfAnotherKind(t *testing.T) {
 	t.Parallel()
 	jwt := strings.Join([]string{"eyJhbGciOiJSUzI1NiJ9", "e30", "c2lnbmF0dXJl"}, ".")
 	bad := map[kind]string{kindChosen: "wrong-%d", kindMade: "dw_wrong-%d", kindAccess: jwt + "%d", kindSession: "dws1.wrong-%d"}
@@ -26,7 +26,7 @@ func TestBadTokensKeepOutNoTokenOfAnotherKind(t *testing.T) {
 				limited = limited || errors.Is(err, ErrTooMany)
 			}
 			if !limited {
-				t.Error("guessing has no rate")
+				t.Error("guesses are not limited")
 			}
 			for good, token := range map[kind]string{kindChosen: envToken, kindMade: made, kindAccess: g.mint(t)} {
 				_, err := g.ask(enforced(), "Bearer "+token)
@@ -41,9 +41,9 @@ func TestBadTokensKeepOutNoTokenOfAnotherKind(t *testing.T) {
 	}
 }
 
-// The clients of a proxy fail each for itself. What the proxy claims changes
-// nothing but that: above all nobody is local for it.
-func TestClientsOfAProxyFailEachForItself(t *testing.T) {
+// Each client of a proxy has a limit of failures of its own, by the address that the proxy
+// names. That address has no other effect: it makes no caller local and replaces no token.
+func TestClientsOfAProxyHaveLimitsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ask := func(client, token string) error {
@@ -72,11 +72,11 @@ func TestClientsOfAProxyFailEachForItself(t *testing.T) {
 	}
 	local := &Caller{Enforce: true, Loopback: true, Listener: enforced().Listener, Remote: addr("127.0.0.1")}
 	if _, err := w.Authenticate(local, []string{"Bearer " + envToken}); err != nil {
-		t.Errorf("a caller on this machine pays for a client that is said to be on it: %v", err)
+		t.Errorf("a caller on this machine is limited for a client that claims to be on it: %v", err)
 	}
 	for _, claim := range []string{"127.0.0.1", "::1"} {
 		if p, err := w.AuthenticateFor(enforced(), netip.MustParseAddr(claim), nil); err == nil {
-			t.Errorf("a client that is said to be %s is %q without a token", claim, p.Name())
+			t.Errorf("a client that claims to be %s is %q without a token", claim, p.Name())
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestFailuresAreLimitedAndCounted(t *testing.T) {
 	if _, err := w.ask(other, "Bearer "+envToken); err != nil {
 		t.Errorf("another source: %v", err)
 	}
-	for range 100 { // no header is no guess
+	for range 100 { // a request without a header is not a guess
 		if _, err := w.ask(&Caller{Enforce: true, Remote: addr("192.0.2.3")}); err != ErrUnauthenticated {
 			t.Fatalf("no header: %v", err)
 		}
@@ -48,17 +48,17 @@ func TestFailuresAreLimitedAndCounted(t *testing.T) {
 	}
 	w.clock.advance(wait - 1)
 	if _, err := w.ask(enforced(), "Bearer "+envToken); !errors.Is(err, ErrTooMany) {
-		t.Errorf("before the time that was told: %v", err)
+		t.Errorf("before the time in the answer: %v", err)
 	}
 	w.clock.advance(1)
 	if _, err := w.ask(enforced(), "Bearer "+envToken); err != nil {
-		t.Errorf("at the time that was told: %v", err)
+		t.Errorf("at the time in the answer: %v", err)
 	}
 }
 
-// A token that Doorward made is let in whatever else comes from its source,
-// and without using up what the source may try.
-func TestATokenThatNobodyCanGuessIsNotLockedOut(t *testing.T) {
+// A token that Doorward generated is accepted although its source is at the limit, until it
+// is revoked: it cannot be guessed. A chosen token is refused meanwhile.
+func TestAGeneratedTokenIsNotLockedOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	made, id := mustNew(t, w.store, "ci", 0, "")
@@ -68,10 +68,10 @@ func TestATokenThatNobodyCanGuessIsNotLockedOut(t *testing.T) {
 	}
 	for range 3 {
 		if _, err := w.ask(enforced(), "Bearer "+envToken); !errors.Is(err, ErrTooMany) {
-			t.Errorf("a token that somebody chose: %v", err)
+			t.Errorf("a chosen token: %v", err)
 		}
 		if got, err := w.ask(enforced(), "Bearer "+made); got != "token:ci" {
-			t.Errorf("a token that was made: %v", err)
+			t.Errorf("a generated token: %v", err)
 		}
 	}
 	if _, err := w.store.Revoke(id); err != nil {
@@ -86,8 +86,8 @@ func TestATokenThatNobodyCanGuessIsNotLockedOut(t *testing.T) {
 	}
 }
 
-// A connection that has authenticated goes on when its source is at the limit,
-// also when the tokens were read anew meanwhile, and not once its own is gone.
+// A connection that has authenticated stays accepted with its token when its source is at the
+// limit, also after the tokens were read again. Another token on it is limited.
 func TestAKnownConnectionGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -124,11 +124,11 @@ func TestSuccessesDoNotCountAgainstASource(t *testing.T) {
 		}
 	}
 	if n := len(w.failures.buckets); n != 0 {
-		t.Errorf("%d sources are remembered for nothing", n)
+		t.Errorf("%d sources are remembered without a failure", n)
 	}
 }
 
-func TestSourcesAreToldApart(t *testing.T) {
+func TestSourcesAreDistinguished(t *testing.T) {
 	t.Parallel()
 	local := func(uid uint32, known bool) *Caller {
 		return &Caller{Loopback: true, Listener: "l", Remote: addr("127.0.0.1"), OwnerUID: uid, OwnerKnown: known}
@@ -155,8 +155,8 @@ func TestSourcesAreToldApart(t *testing.T) {
 	}
 }
 
-// From ever new addresses: memory stays bounded, and it is the new ones that
-// share a bucket.
+// The number of sources that are remembered is bounded. Over the bound new sources share
+// buckets, and after a minute the sources are forgotten.
 func TestManySourcesStayBounded(t *testing.T) {
 	t.Parallel()
 	l := newLimiter()
@@ -186,7 +186,7 @@ func TestManySourcesStayBounded(t *testing.T) {
 	}
 }
 
-// A few that fail while the table is full do not lock out those who come new.
+// One source that fails while the table is full limits at most 2 % of the new sources.
 func TestAFullTableLocksFewOut(t *testing.T) {
 	t.Parallel()
 	l := newLimiter()
@@ -204,7 +204,7 @@ func TestAFullTableLocksFewOut(t *testing.T) {
 		}
 	}
 	if limited > 20 {
-		t.Errorf("%d of 1000 pay for one", limited)
+		t.Errorf("%d of 1000 new sources are limited for one", limited)
 	}
 }
 
@@ -236,9 +236,9 @@ func TestManyGuessesAtOnceDoNotPassTheLimit(t *testing.T) {
 	}
 }
 
-// TestATokenThatNobodyCanJudgeIsAFailure of its source: it may not be tried more
-// often than one that is wrong.
-func TestATokenThatNobodyCanJudgeIsAFailure(t *testing.T) {
+// A token that cannot be judged counts as a failure of its source, so it may not be tried more
+// often than a wrong one.
+func TestAnUnjudgedTokenIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range burst {

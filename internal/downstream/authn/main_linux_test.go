@@ -18,7 +18,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The test binary plays the command line when helperEnv is set.
+// The test binary acts as another process when helperEnv is set.
 const helperEnv = "DOORWARD_AUTHN_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -69,7 +69,7 @@ const (
 
 func me() uint32 { return uint32(os.Geteuid()) }
 
-// clock is moved by hand.
+// clock is a clock that the test advances.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -89,8 +89,8 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// world is an Authenticator with all three sources of tokens, and what it
-// told the operator.
+// world is an Authenticator with all three sources of tokens, and the problems that it
+// reported to the operator.
 type world struct {
 	*Authenticator
 	clock *clock
@@ -117,7 +117,7 @@ func (w *world) start() {
 		OnProblem: func(s string) { w.mu.Lock(); defer w.mu.Unlock(); w.problems = append(w.problems, s) }})
 }
 
-// heard gives what the operator was told since the last call.
+// heard returns the problems reported since the last call.
 func (w *world) heard() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +155,7 @@ func enforced() *Caller {
 	return &Caller{Enforce: true, Listener: "0.0.0.0:1", Remote: addr("192.0.2.1")}
 }
 
-// peerOf is a real peer on a real socket.
+// peerOf starts a process that connects to a Unix socket, and returns its credentials.
 func peerOf(t *testing.T, prepare func(*exec.Cmd)) *attest.Credentials {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dw")

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// again is the same installation after a restart, with what its operator has
-// put into the environment and the file since then.
+// again returns the Authenticator of the same installation after a restart, with the tokens
+// that are now in the environment and in the file.
 func (w *world) again(key []byte, env string) *Authenticator {
 	return New(Options{UID: me(), Env: secret.New(env), File: w.file, IDKey: key, Now: w.clock.Now})
 }
@@ -25,16 +25,16 @@ func idOf(t *testing.T, a *Authenticator, token string) string {
 	}
 	f, ok := p.Fact(factToken)
 	if !ok || a.Named(p.Name()) == nil {
-		t.Fatalf("%s has no id, or is nobody by its name", p.Name())
+		t.Fatalf("%s has no id, or its name gives no principal", p.Name())
 	}
 	if by, _ := a.Named(p.Name()).Fact(factToken); by.Value != f.Value {
-		t.Errorf("%s is %s by its token and %s by its name", p.Name(), f.Value, by.Value)
+		t.Errorf("%s has the id %s by its token and %s by its name", p.Name(), f.Value, by.Value)
 	}
 	return f.Value
 }
 
-// The id of a token of the environment or of the file is the same at every
-// start, and another token's is another.
+// The id of a token in the environment or in the file is the same at every start, and
+// different for a different token.
 func TestAnIDBelongsToOneToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -43,7 +43,7 @@ func TestAnIDBelongsToOneToken(t *testing.T) {
 	first := w.again(key, envToken)
 	env, file := idOf(t, first, envToken), idOf(t, first, fileToken)
 	if !strings.HasPrefix(env, "env:") || !strings.HasPrefix(file, "file:") || len(env) != len("env:")+16 {
-		t.Errorf("ids that do not say where they are from: %s, %s", env, file)
+		t.Errorf("ids without their source: %s, %s", env, file)
 	}
 	second := w.again(key, envToken)
 	if idOf(t, second, envToken) != env || idOf(t, second, fileToken) != file {
@@ -59,9 +59,9 @@ func TestAnIDBelongsToOneToken(t *testing.T) {
 	}
 }
 
-// What was proved by a token of the file holds while that one is in it, and
-// again when it is put back: an id is a token's, not a turn's.
-func TestATokenThatIsPutBackIsItself(t *testing.T) {
+// A principal proved by the token in the file holds while the file contains that token, and
+// again when the token is put back.
+func TestATokenThatIsPutBackHoldsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p, err := w.Authenticate(enforced(), []string{"Bearer " + fileToken})
@@ -80,8 +80,8 @@ func TestATokenThatIsPutBackIsItself(t *testing.T) {
 	}
 }
 
-// A token that people chose can be guessed: its id can be computed neither from
-// it nor from its digest, and differs from installation to installation.
+// The id of a chosen token is not part of the token's digest and differs between
+// installations, so a guessed token cannot be confirmed by its id.
 func TestAnIDSaysNothingOfItsToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -94,7 +94,7 @@ func TestAnIDSaysNothingOfItsToken(t *testing.T) {
 		for _, id := range []string{idOf(t, a, weak), a.env.cred.id} {
 			_, tag, _ := strings.Cut(id, ":")
 			if seen[tag] || strings.Contains(hex.EncodeToString(sum[:]), tag) || strings.Contains(id, weak) {
-				t.Errorf("the id %s was there before, or is part of what can be computed", id)
+				t.Errorf("the id %s occurred before, or can be computed from the token", id)
 			}
 			seen[tag] = true
 		}

@@ -33,7 +33,7 @@ func TestAPrincipalHoldsUntilItsLastTokenExpires(t *testing.T) {
 		t.Errorf("the first token after its time: %v", err)
 	}
 	if !g.Holds(p) {
-		t.Error("a renewed token does not keep what the first one opened")
+		t.Error("a renewed token does not keep the principal of the first one")
 	}
 	g.clock.advance(10 * time.Minute)
 	if g.Holds(p) || !g.Holds(narrow) {
@@ -44,7 +44,7 @@ func TestAPrincipalHoldsUntilItsLastTokenExpires(t *testing.T) {
 	}
 }
 
-func TestWhatIsRememberedIsBounded(t *testing.T) {
+func TestRememberedTokensAreBounded(t *testing.T) {
 	t.Parallel()
 	var v verified
 	now := time.Now()
@@ -101,10 +101,10 @@ func TestTheScopeThatIsMissingIsNamed(t *testing.T) {
 	}
 	local := func(q *principal.Principal) bool { return q.Local() && value(q, factScope) != value(p, factScope) }
 	if got := g.oauth.StepUp(p.WithLocal(), local); got == "" {
-		t.Error("a local caller is tried as one who is not")
+		t.Error("a local caller is tried as a remote one")
 	}
 	if got := g.oauth.StepUp(p, covers("server:notes")); got != "" {
-		t.Errorf("something else is in the way, and %q is asked for", got)
+		t.Errorf("no scope would help, and %q is asked for", got)
 	}
 	same := maps.Collect(func(yield func(string, string) bool) {
 		for _, f := range p.Facts() {
@@ -135,7 +135,8 @@ func TestTheScopeThatIsMissingIsNamed(t *testing.T) {
 	}
 }
 
-// One token from many connections at once.
+// Many simultaneous connections with one access token are accepted with one fetch of the
+// keys.
 func TestManyConnectionsWithOneToken(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
@@ -158,8 +159,8 @@ func TestManyConnectionsWithOneToken(t *testing.T) {
 	}
 }
 
-// What a request costs whose token was verified before, and what the first one
-// does. The issuer is not asked.
+// BenchmarkAccessTokens measures a request with a token that was verified before (known) and
+// the verification itself (first). The issuer is not asked.
 func BenchmarkAccessTokens(b *testing.B) {
 	g := newGuarded(b)
 	for name, fields := range map[string][]string{"RS256": nil, "ES256": {"alg=ES256", "key=ec"}, "EdDSA": {"alg=EdDSA", "key=ed"}} {

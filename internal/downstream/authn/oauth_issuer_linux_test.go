@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// later is when the issuer may be asked again, whatever came before.
+// later advances the clock until the issuer may be asked again after any failure.
 func (g *guarded) later() { g.clock.advance(lastRetry) }
 
 func TestMetadataIsLookedForWhereTheStandardsSay(t *testing.T) {
@@ -39,9 +39,9 @@ func TestMetadataIsLookedForWhereTheStandardsSay(t *testing.T) {
 	}
 }
 
-// What the issuer says must be its own, over https, at its own place, and of a
-// size.
-func TestDocumentsThatAreNotBelieved(t *testing.T) {
+// Metadata and keys are refused unless they name the issuer itself, use https without
+// redirects and are small enough. The operator gets one line for each problem and for its end.
+func TestInvalidDocumentsOfAnIssuerAreRefused(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	token := g.mint(t)
@@ -73,7 +73,7 @@ func TestDocumentsThatAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestTokensNameNoPlacesOfKeys(t *testing.T) {
+func TestKeyAddressesInATokenAreNotFetched(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	attacker, err := http.NewRequest(http.MethodGet, g.idp.URL, nil)
@@ -102,7 +102,7 @@ func TestKeysAreRotatedAndWithdrawn(t *testing.T) {
 	if _, err := g.idp.Publish("rsa-2"); err != nil {
 		t.Fatal(err)
 	}
-	// Just asked: it cannot be told yet whether there is such a key.
+	// The keys were fetched a moment ago, so it is not known whether the key exists.
 	fresh := g.mint(t, "key=rsa-2", "exp=3h")
 	if _, err := g.present(fresh); err != ErrUnverifiable {
 		t.Errorf("a key of just now: %v", err)
@@ -116,7 +116,7 @@ func TestKeysAreRotatedAndWithdrawn(t *testing.T) {
 	}
 	g.idp.Withdraw("rsa")
 	g.clock.advance(freshKeys + time.Second)
-	if _, err := g.present(fresh); err != nil { // begins the look at the keys
+	if _, err := g.present(fresh); err != nil { // begins the fetch of the keys
 		t.Errorf("the new key: %v", err)
 	}
 	for range 100 {
@@ -129,14 +129,14 @@ func TestKeysAreRotatedAndWithdrawn(t *testing.T) {
 		t.Errorf("a token of a key that was withdrawn: %v", err)
 	}
 	if g.Holds(p) {
-		t.Error("what the token opened stays open")
+		t.Error("the principal of the withdrawn key still holds")
 	}
 	if _, err := g.present(fresh); err != nil {
 		t.Errorf("the other key: %v", err)
 	}
 }
 
-func TestUnknownKeysDoNotMakeUsAskAtTheirPace(t *testing.T) {
+func TestUnknownKeysDoNotSetTheRateOfFetches(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	if _, err := g.present(g.mint(t)); err != nil {
@@ -162,18 +162,18 @@ func TestUnknownKeysDoNotMakeUsAskAtTheirPace(t *testing.T) {
 		wg.Wait()
 	}
 	if n := g.idp.Hits("/jwks") - before; n != 3 {
-		t.Errorf("%d tokens with unknown keys in three times %s: %d looks at the keys", 3*len(tokens), refreshEvery, n)
+		t.Errorf("%d tokens with unknown keys in three times %s: %d fetches of the keys", 3*len(tokens), refreshEvery, n)
 	}
 	for _, fields := range [][]string{{"iss=https://x"}, {"aud=https://x"}, {"exp=-1h"}, {"alg=none"}, {"alg=HS256"}} {
 		g.clock.advance(refreshEvery)
-		_, _ = g.present(g.mint(t, append(fields, "kid=other")...)) // refused, as elsewhere shown
+		_, _ = g.present(g.mint(t, append(fields, "kid=other")...)) // refused, as other tests show
 	}
 	if n := g.idp.Hits("/jwks") - before; n != 3 {
-		t.Errorf("tokens that are not for us made us ask %d times", n-3)
+		t.Errorf("tokens for another audience caused %d fetches", n-3)
 	}
 }
 
-func TestWhileTheIssuerIsDownKnownKeysGoOn(t *testing.T) {
+func TestKnownKeysAreUsedWhileTheIssuerIsDown(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	long := "exp=72h"
@@ -227,11 +227,11 @@ func TestAnIssuerThatFailsIsAskedLessAndLess(t *testing.T) {
 		t.Errorf("the operator heard %q, want it once", got)
 	}
 	if len(g.failures.buckets) != 0 {
-		t.Error("its failure counts against the caller")
+		t.Error("the issuer's failure counts against the caller")
 	}
 }
 
-func TestNobodyWaitsForASlowIssuer(t *testing.T) {
+func TestACallerDoesNotWaitForASlowIssuer(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	g.oauth.issuer.waits = 100 * time.Millisecond
@@ -240,7 +240,7 @@ func TestNobodyWaitsForASlowIssuer(t *testing.T) {
 	if _, err := g.present(g.mint(t)); err != ErrUnverifiable || time.Since(start) > 3*time.Second {
 		t.Errorf("after %s: %v", time.Since(start), err)
 	}
-	g.oauth.Close() // the daemon ends: so does the fetch
+	g.oauth.Close() // as the daemon does when it ends; it ends the fetch
 	for range 100 {
 		g.oauth.issuer.mu.Lock()
 		under := g.oauth.issuer.flight != nil
@@ -253,7 +253,7 @@ func TestNobodyWaitsForASlowIssuer(t *testing.T) {
 	t.Error("the fetch goes on after the end")
 }
 
-func TestAKeySetWithoutUsableKeysLetsNobodyIn(t *testing.T) {
+func TestAKeySetWithoutUsableKeysAcceptsNoToken(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	for _, id := range []string{"rsa", "ec", "ed"} {

@@ -41,7 +41,7 @@ func newGuarded(t testing.TB, algorithms ...string) *guarded {
 	return g
 }
 
-// begin starts anew on the same issuer: a daemon that knows no keys.
+// begin starts a new Authenticator on the same issuer, which knows no keys.
 func (g *guarded) begin(t testing.TB, env secret.Value, algorithms ...string) {
 	t.Helper()
 	if algorithms == nil {
@@ -59,8 +59,7 @@ func (g *guarded) begin(t testing.TB, env secret.Value, algorithms ...string) {
 	g.Authenticator = New(Options{UID: me(), Env: env, Store: g.store, OAuth: o, OnProblem: problem, Now: g.clock.Now})
 }
 
-// mint makes a token for us; an audience among the fields takes the place of
-// ours.
+// mint makes a token with the audience of the tests, unless fields name another one.
 func (g *guarded) mint(t testing.TB, fields ...string) string {
 	t.Helper()
 	token, err := g.idp.Mint(append([]string{"aud=" + ourURL}, fields...)...)
@@ -74,8 +73,8 @@ func (g *guarded) present(token string) (*principal.Principal, error) {
 	return g.Authenticate(enforced(), []string{"Bearer " + token})
 }
 
-// presentAnew is present from a source that never failed, when the issuer may
-// be asked for its keys.
+// presentAnew presents a token from a new source, at a time when the issuer may be asked for
+// its keys.
 func (g *guarded) presentAnew(token string) (*principal.Principal, error) {
 	g.oauth.issuer.mu.Lock()
 	g.oauth.issuer.next = time.Time{}
@@ -121,7 +120,7 @@ func TestAnAccessTokenOfTheIssuerIsAPrincipal(t *testing.T) {
 	}
 }
 
-func TestWhatAnAccessTokenProves(t *testing.T) {
+func TestTheFactsOfAnAccessTokenAreItsClaims(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	for name, tc := range map[string]struct {
@@ -152,12 +151,12 @@ func TestWhatAnAccessTokenProves(t *testing.T) {
 			}
 		}
 		if _, ok := p.Fact(factScope); !ok {
-			t.Errorf("%s: without the fact scope, which would be every server", name)
+			t.Errorf("%s: without the fact scope, which would mean every server", name)
 		}
 	}
 }
 
-func TestWhatIsNoGoodAccessToken(t *testing.T) {
+func TestABadAccessTokenIsRefusedWithItsReason(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
 	good := g.mint(t)
@@ -209,8 +208,8 @@ func TestWhatIsNoGoodAccessToken(t *testing.T) {
 		"a very long subject":              {[]string{"sub=" + strings.Repeat("a", 256)}, badSubject},
 		"a client with a control":          {[]string{"client_id=a\n"}, badSubject},
 		"a scope that is a number":         {[]string{"claim=scope:1"}, badScope},
-		"a scope that nobody can see":      {[]string{"scope=a\u00e9"}, badScope},
-		"a token of somebody's own key":    {[]string{"cnf=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}, badBinding},
+		"a scope that is not ASCII":        {[]string{"scope=a\u00e9"}, badScope},
+		"a token bound to another key":     {[]string{"cnf=0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"}, badBinding},
 		"a member twice":                   {[]string{`raw={"iss":"a","iss":"b"}`}, badForm},
 		"a list":                           {[]string{`raw=["a"]`}, badForm},
 		"two values":                       {[]string{`raw={} {}`}, badForm},
@@ -238,14 +237,14 @@ func TestWhatIsNoGoodAccessToken(t *testing.T) {
 	}
 }
 
-// next is the next letter of the base64url alphabet: of the last one, it
-// changes bits that mean nothing.
+// next is the next letter of the base64url alphabet. In the last letter of a token it changes
+// only bits that have no meaning.
 func next(c byte) byte {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	return alphabet[strings.IndexByte(alphabet, c)+1]
 }
 
-// Whatever bit is changed, the token is not the one that was signed.
+// A token with any single bit changed is refused.
 func TestNoChangedTokenIsAccepted(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
@@ -284,7 +283,8 @@ func TestOnlyAlgorithmsOfPublicKeysCanBeConfigured(t *testing.T) {
 	}
 }
 
-// A listener accepts both kinds of token, each by its own judge.
+// A listener accepts static tokens and access tokens side by side. A static token with the
+// form of an access token is refused and reported as a problem.
 func TestTokensOfBothKindsSideBySide(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t)
@@ -307,10 +307,10 @@ func TestTokensOfBothKindsSideBySide(t *testing.T) {
 	}
 	g.begin(t, secret.New("looks.like.an-access-token"))
 	if _, err := g.ask(enforced(), "Bearer looks.like.an-access-token"); !errors.Is(err, ErrUnauthenticated) {
-		t.Errorf("a static token in the form of the issuer's: %v", err)
+		t.Errorf("a static token with the form of an access token: %v", err)
 	}
 	if c := g.Configured(); c.Set || len(c.Problems) != 1 || !strings.Contains(c.Problems[0], "has the form of an access token") {
-		t.Errorf("the operator hears %+v", c)
+		t.Errorf("configured is %+v", c)
 	}
 }
 
@@ -341,8 +341,8 @@ func TestBadAccessTokensHaveARate(t *testing.T) {
 	}
 }
 
-// FuzzParseJWT: whatever is sent is refused or has exactly one spelling, and
-// nothing that it says of itself lets anybody in.
+// FuzzParseJWT: a token is refused or has exactly one spelling, and without a known key none
+// is accepted.
 func FuzzParseJWT(f *testing.F) {
 	o, err := NewOAuth(OAuthOptions{Issuer: "https://i.example", Audience: ourURL, Algorithms: []string{"RS256"}, Client: http.DefaultClient})
 	if err != nil {
@@ -372,7 +372,7 @@ func FuzzParseJWT(f *testing.F) {
 			}
 		}
 		if c, err := o.check(p, time.Unix(1e9, 0)); err == nil && len(c.audiences) == 0 {
-			t.Errorf("%q is for nobody", token)
+			t.Errorf("%q has no audience", token)
 		}
 		if who, err := o.verify(token, digestOf(token), false, time.Unix(1e9, 0)); err == nil {
 			t.Errorf("%q is %s", token, who.Name())

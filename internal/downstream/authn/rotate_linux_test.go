@@ -51,7 +51,7 @@ func TestBothTokensAreAcceptedDuringTheOverlap(t *testing.T) {
 	}
 }
 
-func TestARotationGivesNothingBeyondWhatThereWas(t *testing.T) {
+func TestARotationDoesNotExtendTheTokenBefore(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
 	mustNew(t, s, "brief", time.Minute, "agent")
@@ -89,8 +89,8 @@ func TestARotationGivesNothingBeyondWhatThereWas(t *testing.T) {
 	}
 }
 
-// Rotated again and again while the overlaps last, revoked by name all at once
-// and by id one by one.
+// Several tokens of one name are accepted while their overlaps last. Revoking the name revokes
+// all of them, revoking an id one.
 func TestManyTokensOfOneName(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
@@ -100,7 +100,7 @@ func TestManyTokensOfOneName(t *testing.T) {
 	if _, _, err := s.NewToken("ci", 0, ""); !errors.Is(err, ErrExists) {
 		t.Errorf("%v", err)
 	}
-	// The current one leaked: revoked by its id, and succeeded by name.
+	// The current one leaked: it is revoked by its id and replaced by name.
 	if got, err := s.Revoke(third.ID); err != nil || len(got) != 1 {
 		t.Fatalf("%+v %v", got, err)
 	}
@@ -126,7 +126,7 @@ func TestManyTokensOfOneName(t *testing.T) {
 	}
 }
 
-// The name of a token that has expired by itself is free.
+// The name of an expired token is free for a new one.
 func TestAnExpiredTokenDoesNotKeepItsName(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
@@ -141,8 +141,8 @@ func TestAnExpiredTokenDoesNotKeepItsName(t *testing.T) {
 	}
 }
 
-// What a rotation leaves in the file is checked like the rest of it, and a
-// file from before there were rotations is read.
+// A store with two current tokens of a name, or with a malformed rotated token, is refused. A
+// store that was written before any rotation is read.
 func TestTheFileHoldsOneCurrentTokenOfAName(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
@@ -244,7 +244,7 @@ func TestNamed(t *testing.T) {
 	mustRotate(t, w.store, "ci", Rotation{Overlap: time.Hour, Scope: &scope})
 	w.clock.advance(2 * time.Second)
 	if s, _ := w.Named("token:ci").Fact(factScope); s.Value != "admin" {
-		t.Errorf("of two it is %q", s.Value)
+		t.Errorf("the scope after a rotation is %q", s.Value)
 	}
 	w.clock.advance(2 * time.Minute)
 	if p := w.Named("token:brief"); p != nil {
@@ -252,7 +252,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// Who makes a token uses it at once. Looking for it ahead of time has a pace.
+// A new token is accepted at once, because the store is read when a token is unknown. Such
+// reads are limited in rate.
 func TestANewTokenIsAcceptedSoon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -263,7 +264,7 @@ func TestANewTokenIsAcceptedSoon(t *testing.T) {
 	}
 	next, _ := mustNew(t, w.store, "next", 0, "")
 	if _, err := w.ask(enforced(), "Bearer "+next); !errors.Is(err, ErrUnauthenticated) {
-		t.Errorf("a look has no pace: %v", err)
+		t.Errorf("reads of the store are not limited: %v", err)
 	}
 	w.clock.advance(lookSooner)
 	if got, err := w.ask(enforced(), "Bearer "+next); got != "token:next" {

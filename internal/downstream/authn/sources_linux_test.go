@@ -58,9 +58,9 @@ func TestRevocationIsSeenWithinTwoSeconds(t *testing.T) {
 		t.Error("a revoked token still holds")
 	}
 	if got, _ := w.ask(k, "Bearer "+keep); got != "token:keep" {
-		t.Errorf("another token went with it: %q", got)
+		t.Errorf("another token is refused too: %q", got)
 	}
-	// The same name again is another token: what the first opened stays shut.
+	// A new token of the same name does not make the principal of the first hold.
 	again, _ := mustNew(t, w.store, "ci", 0, "")
 	w.clock.advance(2 * time.Second)
 	if got, _ := w.ask(c, "Bearer "+again); got != "token:ci" || w.Holds(p) {
@@ -88,7 +88,7 @@ func TestTheTokenFileIsReadAgainWhenItChanges(t *testing.T) {
 	if got, _ := w.ask(c, "Bearer "+next); got != "token:file" {
 		t.Errorf("the new token: %q", got)
 	}
-	// In place, same size, within the grain of the file's times.
+	// Changed in place, same size, within the resolution of the file's times.
 	for i := range 20 {
 		same := fmt.Sprintf("in-place-file-token-%09d", i)
 		if err := os.WriteFile(w.file, []byte(same), 0o600); err != nil {
@@ -125,11 +125,11 @@ func TestTheTokenFileIsReadAgainWhenItChanges(t *testing.T) {
 		}
 	}
 	if got, _ := w.ask(enforced(), "Bearer "+envToken); got != "token:env" {
-		t.Errorf("the other source went with it: %q", got)
+		t.Errorf("the other source does not work any more: %q", got)
 	}
 }
 
-func TestWhatIsConfigured(t *testing.T) {
+func TestConfiguredReportsSourcesAndProblems(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
@@ -208,7 +208,8 @@ func TestTheFileOfACredentialThatSystemdPasses(t *testing.T) {
 	}
 }
 
-// Whatever the store does meanwhile, an answer is a right one.
+// Callers with a token that stays are accepted at all times while other tokens are made and
+// revoked.
 func TestManyCallersWhileTokensComeAndGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -242,8 +243,8 @@ func TestManyCallersWhileTokensComeAndGo(t *testing.T) {
 	wg.Wait()
 }
 
-// File times have a grain: a file that looks the same as just after its last
-// change is read again until the grain has passed.
+// A file with unchanged times is read again until its last change is older than the
+// resolution of file times, because a change within it does not show.
 func TestAFreshFileIsReadAgainEvenIfItLooksTheSame(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/token"
@@ -254,22 +255,22 @@ func TestAFreshFileIsReadAgainEvenIfItLooksTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.stamp, f.settled = stamp, settled // as if nothing showed
+		f.stamp, f.settled = stamp, settled // as if the change did not show
 		return f.look(time.Now())
 	}
 	if !read(fileToken, false) || f.settled {
 		t.Error("a file that changed a moment ago is taken as settled")
 	}
 	if !read(fileToken+"-2", false) {
-		t.Error("a change within the grain was missed")
+		t.Error("a change within the resolution was missed")
 	}
 	if read(fileToken+"-3", true) {
-		t.Error("a settled file was read again for nothing")
+		t.Error("a settled file was read again")
 	}
 }
 
-// Tokens count in the directories in which they were found first, not in what
-// is put in their place.
+// Tokens are accepted only from the directories that were found first. Those in a directory
+// that replaces one are refused, and so are the earlier ones until it is back.
 func TestTokensOfAnotherDirectoryDoNotCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -35,8 +35,8 @@ func (g *agents) end(id string) {
 	delete(g.running, id)
 }
 
-// withAgents is a world with an agent of the token `parent`, and a sibling of
-// the user's own.
+// withAgents is a world with two started agents: A, started by the token `parent`, and B, a
+// sibling started by the user.
 func withAgents(t *testing.T) (*world, *agents, *principal.Principal) {
 	t.Helper()
 	w := newWorld(t)
@@ -52,7 +52,7 @@ func withAgents(t *testing.T) (*world, *agents, *principal.Principal) {
 	return w, g, parent
 }
 
-func TestAnAgentIsWhoItsTreeAndItsTokenSay(t *testing.T) {
+func TestAnAgentIsIdentifiedByTreeAndToken(t *testing.T) {
 	t.Parallel()
 	w, _, parent := withAgents(t)
 	creds := peerOf(t, func(*exec.Cmd) {})
@@ -77,8 +77,7 @@ func TestAnAgentIsWhoItsTreeAndItsTokenSay(t *testing.T) {
 	}
 }
 
-// One that lives in namespaces of its own is told apart by its instance all the
-// same.
+// An agent in namespaces of its own has its instance as a fact, and is identified by it.
 func TestAForeignAgentKeepsItsInstance(t *testing.T) {
 	t.Parallel()
 	w, g, _ := withAgents(t)
@@ -125,9 +124,9 @@ func TestAnAgentsTokenCountsFromItsTreeAlone(t *testing.T) {
 	}
 }
 
-// Each request asks again: what was somebody on a connection is nobody once the
-// agent has ended, and does not become somebody by another's token.
-func TestAnAgentThatHasEndedIsNobody(t *testing.T) {
+// An agent is checked at each request: on an accepted connection it is refused once it has
+// ended, or with the token of another agent.
+func TestAnAgentThatHasEndedIsRefused(t *testing.T) {
 	t.Parallel()
 	w, g, _ := withAgents(t)
 	creds := peerOf(t, func(*exec.Cmd) {})
@@ -148,8 +147,8 @@ func TestAnAgentThatHasEndedIsNobody(t *testing.T) {
 	}
 }
 
-// Whoever started it is somebody no more: neither is the agent, nor one that the
-// agent started in turn.
+// An agent and the agents that it started are refused once the token of the first parent is
+// revoked. The end of an agent does not affect the agents that it started.
 func TestARevokedParentCutsItsAgentsOff(t *testing.T) {
 	t.Parallel()
 	w, g, _ := withAgents(t)
@@ -169,7 +168,7 @@ func TestARevokedParentCutsItsAgentsOff(t *testing.T) {
 	if err != nil || deep.Parent().Parent().Name() != "token:parent" {
 		t.Fatalf("the grandchild: %v, %v", deep.Name(), err)
 	}
-	g.end("A") // it was to outlive the one that started it
+	g.end("A") // the grandchild outlives its parent
 	if _, err := ask(); err != nil || !w.Holds(deep) {
 		t.Errorf("one that outlives its parent: %v", err)
 	}

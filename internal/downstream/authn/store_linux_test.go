@@ -139,7 +139,8 @@ func TestLongDeadTokensAreForgotten(t *testing.T) {
 	}
 }
 
-// damages are files that must let nobody in, and that nobody may overwrite.
+// damages are damaged stores: no token in them may be accepted, and they may not be
+// overwritten.
 var damages = map[string]func(good string) string{
 	"empty":         func(string) string { return "" },
 	"cut":           func(s string) string { return s[:len(s)/2] },
@@ -166,7 +167,7 @@ var damages = map[string]func(good string) string{
 	"tokens a string": func(string) string { return `{"version":1,"tokens":"all"}` },
 }
 
-func TestADamagedStoreLetsNobodyIn(t *testing.T) {
+func TestADamagedStoreAcceptsNoToken(t *testing.T) {
 	t.Parallel()
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +192,7 @@ func TestADamagedStoreLetsNobodyIn(t *testing.T) {
 			os.WriteFile(path, []byte(bad), 0o600)
 			w.clock.advance(2 * time.Second)
 			if got, err := w.ask(c, "Bearer "+tok); err != ErrUnauthenticated {
-				t.Errorf("let in: %q, %v", got, err)
+				t.Errorf("accepted: %q, %v", got, err)
 			}
 			if got, _ := w.ask(c, "Bearer "+envToken); got != "token:env" {
 				t.Errorf("the static token: %q", got)
@@ -244,7 +245,7 @@ func TestAStoreThatOthersCanReadOrThatIsNoFileIsRefused(t *testing.T) {
 		}
 		w.clock.advance(2 * time.Second)
 		if got, err := w.ask(enforced(), "Bearer "+tok); err != ErrUnauthenticated {
-			t.Errorf("%s: let in %q, %v", name, got, err)
+			t.Errorf("%s: accepted %q, %v", name, got, err)
 		}
 		if _, _, err := w.store.NewToken("more", 0, ""); err == nil {
 			t.Errorf("%s: written to", name)
@@ -260,11 +261,11 @@ func TestADirectoryOfOthersHoldsNoStore(t *testing.T) {
 	dir := t.TempDir()
 	os.Chmod(dir, 0o777)
 	if _, _, err := NewStore(dir).NewToken("ci", 0, ""); err == nil {
-		t.Error("a token was stored where everybody can write")
+		t.Error("a token was stored in a directory that every user can write to")
 	}
 }
 
-// A writer that was killed leaves a temporary file behind.
+// The temporary file of a killed writer does not prevent the next write, which removes it.
 func TestAKilledWriterIsNoObstacle(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
@@ -281,8 +282,8 @@ func TestAKilledWriterIsNoObstacle(t *testing.T) {
 	}
 }
 
-// Four processes and four goroutines write at once; nothing is lost, and a
-// reader never sees half a file.
+// Four processes and four goroutines that write at the same time lose no token, and a reader
+// never sees a partial file.
 func TestManyWritersAtOnce(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
@@ -354,6 +355,8 @@ func TestManyWritersAtOnce(t *testing.T) {
 	}
 }
 
+// FuzzStore: a store is refused without quoting it, or its tokens have valid names that are not
+// reserved.
 func FuzzStore(f *testing.F) {
 	s := NewStore(filepath.Join(f.TempDir(), "state"))
 	mustNew(f, s, "ci", time.Hour, "agent")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stage is a good file in its directory, and a whole and private one of
-// somebody else beside it that only a link leads to.
+// stage writes a valid session file, and beside it a bait: another valid private file, under
+// a name that is not a session's.
 func stage(t *testing.T) (dir, path, bait string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "run")
@@ -29,8 +29,8 @@ func stage(t *testing.T) (dir, path, bait string) {
 	return dir, path, bait
 }
 
-// The file is exchanged after it was looked at and before it is opened: what
-// is there then is not believed, and nobody waits at a pipe.
+// A file that is replaced between the check of its name and its opening is not used. A pipe
+// in its place does not block the reader.
 func TestAFileThatIsExchangedIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	for what, swap := range map[string]func(path, bait string) error{
@@ -66,7 +66,8 @@ func TestAFileThatIsExchangedIsNotBelieved(t *testing.T) {
 	}
 }
 
-// The file loses what was found good of it after it was looked at.
+// Mode, number of links and size are checked on the opened file: a change between the check
+// of the name and the opening is noticed.
 func TestAFileIsJudgedAsItWasOpened(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[error]func(path string) error{
@@ -97,8 +98,8 @@ func TestAFileIsJudgedAsItWasOpened(t *testing.T) {
 	}
 }
 
-// The same of a directory: it is exchanged for a link to another that is as
-// private as it was.
+// A directory that is replaced by a link to another private directory, between its check and
+// its opening, is refused.
 func TestADirectoryThatIsExchangedIsRefused(t *testing.T) {
 	t.Parallel()
 	run, path, _ := stage(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/credential"
 )
 
-// What stands there before us is not ours to use, whatever it is.
+// A directory that is not private to the user, or is a link or another file, is refused:
+// nothing is written to it, found in it, swept from it or removed from it.
 func TestADirectoryThatIsNotPrivateIsRefused(t *testing.T) {
 	t.Parallel()
 	at := func(where string, mode uint32) func(t *testing.T, dir string) {
@@ -22,7 +23,7 @@ func TestADirectoryThatIsNotPrivateIsRefused(t *testing.T) {
 	give := func(where string) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) { must(t, os.Lchown(filepath.Join(dir, where), 12345, 12345)) }
 	}
-	// link puts a link in the place of a directory, which is as it should be.
+	// link replaces a directory by a link to it; the directory itself is valid.
 	link := func(where string) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
 			path := filepath.Join(dir, where)
@@ -94,7 +95,7 @@ func TestADirectoryThatIsNotPrivateIsRefused(t *testing.T) {
 	}
 }
 
-// tree names everything below dir.
+// tree returns the paths of everything below dir.
 func tree(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

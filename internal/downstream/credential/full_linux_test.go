@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/credential"
 )
 
-// A file system without a byte, or a file, to spare: nothing is left of what
-// could not be written, and with space again it can.
+// A failed write to a full file system, without free bytes or without free inodes, leaves no
+// file behind. With space again the write succeeds.
 func TestAFullDiskLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for what, tc := range map[string]struct {
@@ -21,7 +21,7 @@ func TestAFullDiskLeavesNothing(t *testing.T) {
 	}{
 		"no bytes": {"size=64k", func(dir string) error {
 			if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 64<<10), 0o600); !errors.Is(err, syscall.ENOSPC) {
-				return fmt.Errorf("it is not full: %w", err)
+				return fmt.Errorf("the file system is not full: %w", err)
 			}
 			return nil
 		}},

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// FuzzParse: what is read is what Write would have written, to the byte.
+// FuzzParse: a file is accepted only in the exact bytes that Write would write for it.
 func FuzzParse(f *testing.F) {
 	good, err := encode(File{Token: "dws1.a.b.c", SessionID: "0123456789abcdef", Bind: "b/1@2", Expires: time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC)})
 	if err != nil {

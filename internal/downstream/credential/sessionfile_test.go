@@ -19,13 +19,13 @@ import (
 
 const token = "dws1.k0.cGF5bG9hZA.bWFj-MOST_SECRET"
 
-// session is a file that can be used; n tells it from others.
+// session is a valid file; files with different n differ.
 func session(n int) credential.File {
 	return credential.File{Token: fmt.Sprintf("%s%d", token, n), SessionID: fmt.Sprintf("%016x", n),
 		Bind: fmt.Sprintf("boot/%d@1", n), Expires: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
 }
 
-// runtimeDir is a directory as the daemon makes it.
+// runtimeDir is a runtime directory with the mode that the daemon gives it.
 func runtimeDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
@@ -40,7 +40,7 @@ func write(t *testing.T, dir string, f credential.File) string {
 	return path
 }
 
-// older gives a file another age.
+// older sets the age of a file.
 func older(t *testing.T, path string, age time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-age)
@@ -124,7 +124,7 @@ func TestWithoutARuntimeDirectoryNothingIsWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSessionIsNotWritten(t *testing.T) {
+func TestAnInvalidSessionIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(f *credential.File){
 		"no token":           func(f *credential.File) { f.Token = "" },
@@ -168,7 +168,8 @@ func TestTheNewestThatFitsComesFirst(t *testing.T) {
 	}
 }
 
-// Each of these is the newest file, so that it would be taken first.
+// A file that Write would not have made is skipped with its reason, and the next file is
+// used. The invalid file is the newest, so that it is tried first.
 func TestAFileThatIsNotAsWeMakeItIsPassedBy(t *testing.T) {
 	t.Parallel()
 	chmod := func(mode uint32) func(t *testing.T, path string) {
@@ -181,7 +182,7 @@ func TestAFileThatIsNotAsWeMakeItIsPassedBy(t *testing.T) {
 			must(t, os.WriteFile(path, []byte(change(string(b))), 0o600))
 		}
 	}
-	// instead puts something else under the name; there is the good file.
+	// instead moves the valid file to the path there, and puts something else under its name.
 	instead := func(put func(t *testing.T, there, path string)) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			there := filepath.Join(filepath.Dir(path), "..", "..", "there")
@@ -250,7 +251,7 @@ func TestAFileThatIsNotAsWeMakeItIsPassedBy(t *testing.T) {
 }
 
 func socket(t *testing.T, _, path string) {
-	short, err := os.MkdirTemp("", "dw") // a socket's path has little room
+	short, err := os.MkdirTemp("", "dw") // the path of a socket is limited to about 100 bytes
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(short) })
 	ln, err := net.Listen("unix", filepath.Join(short, "s"))
@@ -270,7 +271,7 @@ func TestAnExpiredSessionIsPassedBy(t *testing.T) {
 	}
 }
 
-func TestNobodySeesHalfAFile(t *testing.T) {
+func TestAReaderSeesNoPartialFile(t *testing.T) {
 	t.Parallel()
 	dir := runtimeDir(t)
 	write(t, dir, session(0))

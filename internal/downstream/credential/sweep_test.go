@@ -17,7 +17,7 @@ func there(path string) bool {
 	return err == nil
 }
 
-func TestASweepTakesWhatIsOver(t *testing.T) {
+func TestASweepRemovesEndedAndExpiredSessions(t *testing.T) {
 	t.Parallel()
 	dir := runtimeDir(t)
 	live, ended, expired := session(1), session(2), session(3)
@@ -32,12 +32,13 @@ func TestASweepTakesWhatIsOver(t *testing.T) {
 		t.Errorf("asked for %v", asked)
 	}
 	if n, err := credential.Sweep(dir, nil); n != 0 || err != nil || !there(paths[0]) {
-		t.Errorf("when nobody knows of any: removed %d, %v", n, err)
+		t.Errorf("without a function that knows sessions: removed %d, %v", n, err)
 	}
 }
 
-// Mode and links keep nobody from removing a name: the token goes all the same.
-func TestASweepTakesWhatFindWouldRefuse(t *testing.T) {
+// A sweep removes the file of an ended session even if Find would refuse it for its mode or
+// its links.
+func TestASweepRemovesFilesThatFindRefuses(t *testing.T) {
 	t.Parallel()
 	dir := runtimeDir(t)
 	wide, linked := write(t, dir, session(1)), write(t, dir, session(2))
@@ -80,7 +81,7 @@ func TestASweepNeverFollowsALink(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooOldToBeGoodGoes(t *testing.T) {
+func TestASweepRemovesFilesThatAreTooOld(t *testing.T) {
 	t.Parallel()
 	dir := runtimeDir(t)
 	folder := filepath.Dir(write(t, dir, session(1)))
@@ -106,7 +107,7 @@ func TestWhatIsTooOldToBeGoodGoes(t *testing.T) {
 	}
 }
 
-func TestASweepLeavesWhatIsAnothers(t *testing.T) {
+func TestASweepLeavesFilesOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to give a file to another user")

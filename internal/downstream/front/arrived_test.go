@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// arriving is a Handler that notes when the request of a message came in.
+// arriving is a Handler that notes the arrival time of a message.
 type arriving struct{ at atomic.Pointer[time.Time] }
 
 func (a *arriving) note(x *Exchange) {
@@ -31,9 +31,8 @@ func (a *arriving) Notification(_ context.Context, x *Exchange) *wire.Error {
 	return nil
 }
 
-// TestARequestArrivesBeforeItIsAuthenticated: the time of a message is from before Host,
-// Origin and credential are looked at, in both eras, for requests and notifications.
-// Without a function that asks for the time it is not taken.
+// The arrival time of a message is taken before Host, Origin and credential are checked, in
+// both eras, for requests and notifications. Without Options.Timed it is not taken.
 func TestARequestArrivesBeforeItIsAuthenticated(t *testing.T) {
 	t.Parallel()
 	for _, timed := range []bool{true, false} {
@@ -68,7 +67,7 @@ func TestARequestArrivesBeforeItIsAuthenticated(t *testing.T) {
 			case at == nil:
 				t.Errorf("%s did not reach the handler: %s", body, resp.Status)
 			case at.IsZero() == timed, timed && at.After(*screened.Load()):
-				t.Errorf("timed %v: %s arrived at %v, and was looked at from %v on", timed, body, at, screened.Load())
+				t.Errorf("timed %v: %s arrived at %v, and was screened at %v", timed, body, at, screened.Load())
 			}
 		}
 		modern := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}

@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// deliveries are Options whose one good session is "good".
+// deliveries are Options with one valid delivery session, "good".
 func deliveries() Options {
 	return Options{Delivery: func(r *http.Request, who *principal.Principal) (string, error) {
 		if r.Header.Get("Doorward-Session") != "good" {
@@ -21,8 +21,8 @@ func deliveries() Options {
 	}}
 }
 
-// TestADeliverySessionReachesTheHandler: of the very message that bears it, in
-// both eras, and of no other.
+// The delivery session in a header reaches the Handler with the message that carries it, in
+// both eras, and with no other message of the MCP session.
 func TestADeliverySessionReachesTheHandler(t *testing.T) {
 	t.Parallel()
 	h := open(t, deliveries())
@@ -38,7 +38,7 @@ func TestADeliverySessionReachesTheHandler(t *testing.T) {
 	}
 	legacy()
 	legacy("Doorward-Session", "good")
-	legacy("Doorward-Session", "good", "Who", "bob") // a session of its own: unknown there
+	legacy("Doorward-Session", "good", "Who", "bob") // the MCP session is alice's: unknown to bob
 	modern()
 	modern("Doorward-Session", "good", "Who", "bob")
 	want := []string{"d1 of uid:1", "", "d1 of uid:1", "", "d1 of uid:2"}
@@ -47,8 +47,8 @@ func TestADeliverySessionReachesTheHandler(t *testing.T) {
 	}
 }
 
-// TestADeliverySessionThatIsNotGoodIs401: on every MCP route and method, and
-// nothing of it reaches the Handler or the caller.
+// A request with an invalid delivery session is answered 401 on every MCP route and method.
+// It does not reach the Handler, and the caller does not see the reason.
 func TestADeliverySessionThatIsNotGoodIs401(t *testing.T) {
 	t.Parallel()
 	h := open(t, deliveries())
@@ -71,8 +71,8 @@ func TestADeliverySessionThatIsNotGoodIs401(t *testing.T) {
 	}
 }
 
-// TestTheRoutesOfInstructionsAnswerWithProblemDocuments: with the one body for
-// everybody who is nobody.
+// The routes of instructions refuse with problem documents; a caller that is not authenticated
+// gets a fixed body. Other routes refuse in plain text.
 func TestTheRoutesOfInstructionsAnswerWithProblemDocuments(t *testing.T) {
 	t.Parallel()
 	o := deliveries()
@@ -111,9 +111,9 @@ func TestTheRoutesOfInstructionsAnswerWithProblemDocuments(t *testing.T) {
 	}
 }
 
-// TestATransientAnswerIsNotKeptForWhoComesBack: neither one that began the
-// stream itself nor one behind other messages; what came before it is.
-func TestATransientAnswerIsNotKeptForWhoComesBack(t *testing.T) {
+// A transient answer is not sent again to a client that resumes the stream, whether it is
+// the first message of its stream or follows others.
+func TestATransientAnswerIsNotKeptForResumption(t *testing.T) {
 	t.Parallel()
 	for _, before := range []bool{false, true} {
 		h := open(t, Options{})
@@ -126,12 +126,12 @@ func TestATransientAnswerIsNotKeptForWhoComesBack(t *testing.T) {
 		}
 		first := h.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}`, "Mcp-Session-Id", id, "Accept", "text/event-stream")
 		if !strings.Contains(first.body, "protected") {
-			t.Fatalf("before %v: the one who asked got %q", before, first.body)
+			t.Fatalf("before %v: the first response is %q", before, first.body)
 		}
 		for _, event := range []string{"1-0", "1-1", "2-0"} {
 			a := h.do("GET", "/mcp/s", "", "Mcp-Session-Id", id, "Accept", "text/event-stream", "Last-Event-ID", event, "Connection", "close")
 			if strings.Contains(a.body, "protected") {
-				t.Errorf("before %v: given again behind %s: %q", before, event, a.body)
+				t.Errorf("before %v: sent again after %s: %q", before, event, a.body)
 			}
 		}
 	}

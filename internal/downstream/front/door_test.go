@@ -32,7 +32,7 @@ type house struct {
 	refuse []int
 	serve  func(ctx context.Context, x *Exchange) Reply
 	known  func(server string) bool        // nil: all but hidden
-	who    map[string]*principal.Principal // further callers, set before they come
+	who    map[string]*principal.Principal // further callers, set before their requests
 	watch  func(*Exchange)                 // sees what reaches the Handler
 
 	refuseHello atomic.Bool
@@ -43,8 +43,8 @@ var (
 	bob   = principal.New("uid:2")
 )
 
-// open starts a house. The header Who picks the principal, as authentication
-// would.
+// open starts a house. The header Who selects the principal, in place of
+// authentication.
 func open(t *testing.T, o Options) *house {
 	t.Helper()
 	h := &house{t: t}
@@ -163,7 +163,7 @@ func (h *house) reached() int {
 	return len(h.seen)
 }
 
-// answer is what came back.
+// answer is one HTTP response.
 type answer struct {
 	status int
 	header http.Header
@@ -197,7 +197,7 @@ func (h *house) do(method, path, body string, header ...string) answer {
 
 const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`
 
-// session opens a legacy session and returns its id.
+// session opens an MCP session of the legacy era and returns its id.
 func (h *house) session(version string, header ...string) string {
 	h.t.Helper()
 	a := h.do("POST", "/mcp/s", strings.Replace(hello, "2025-11-25", version, 1), header...)
@@ -296,7 +296,7 @@ func raw(t *testing.T, url, request string) string {
 	return strings.TrimSpace(line)
 }
 
-func TestFormsOfRequestThatNobodyNeeds(t *testing.T) {
+func TestUnneededRequestFormsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{})
 	for name, request := range map[string]string{
@@ -627,7 +627,7 @@ func TestTheOldTransportAnswersOnItsStream(t *testing.T) {
 	}
 	h.do("POST", where, `{"jsonrpc":"2.0","id":3,"method":"x/y"}`)
 	if e := frame(t, events); !strings.Contains(string(e.Data), `"left":false`) {
-		t.Errorf("the end of the POST is taken for that of the client: %s", e.Data)
+		t.Errorf("the client counts as gone after its POST has ended: %s", e.Data)
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A request whose end two readers could see in different places is the last one
-// of its connection: whatever follows it, in its body as one of them reads it,
-// right behind it, or after its answer, is not served.
+// A request with two lengths is the last one that its connection serves, because two
+// readers could disagree about its end (request smuggling). Requests inside its body,
+// directly after it and after its answer are not served.
 func TestNothingIsServedAfterARequestWithTwoLengths(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{})
@@ -45,15 +45,15 @@ func TestNothingIsServedAfterARequestWithTwoLengths(t *testing.T) {
 			}
 		}
 	}
-	// Without a second length the connection goes on, so the test can fail.
+	// With one length the connection serves all three requests, so the test can fail.
 	plain := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(hello), hello)
 	if got := answers(t, addr, plain); got != 3 {
-		t.Errorf("%d answers on a connection that nothing is wrong with", got)
+		t.Errorf("%d answers after a request with one length, want 3", got)
 	}
 }
 
-// answers sends a request, another one right behind it and one after the first
-// answer, and counts what is answered until the connection ends.
+// answers sends a request, another one directly after it and one after the first
+// answer, and counts the answers until the connection ends.
 func answers(t *testing.T, addr, request string) (n int) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)

@@ -29,7 +29,7 @@ func (d disk) Keep(name string, content []byte) {
 	}
 }
 
-// run opens a house with the sessions in dir, as each run of the daemon does.
+// run opens a house that keeps its sessions in dir, as each run of the daemon does.
 func run(t *testing.T, dir string) *house {
 	t.Helper()
 	store, err := sessionstore.Open(dir)
@@ -40,7 +40,7 @@ func run(t *testing.T, dir string) *house {
 	return open(t, Options{Sessions: 1000, SessionsPerPrincipal: 1000, Keeper: disk{t, store}})
 }
 
-// methods are those that have reached the Handler.
+// methods are the methods of the messages that have reached the Handler.
 func (h *house) methods() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,8 +49,9 @@ func (h *house) methods() []string {
 
 const echo = `{"jsonrpc":"2.0","id":7,"method":"x/y","params":{"a":1}}`
 
-// A session goes on in the next run of the daemon, for every verb, with what its client
-// declared and what the Handler remembered. The Handler sees it as one initialize.
+// A session continues in the next run of the daemon, whatever kind of request comes first,
+// with the params of its initialize and the state that the Handler remembered. The Handler
+// sees an initialize first.
 func TestASessionGoesOnInTheNextRun(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"call", "batch", "notification", "stream"} {
@@ -94,9 +95,9 @@ func TestASessionGoesOnInTheNextRun(t *testing.T) {
 	}
 }
 
-// A session of an earlier run is found with all that it was opened with, and with
-// nothing less: any other request gets the answer for an unknown id, byte for byte, and
-// does not reach the Handler.
+// A session of an earlier run is found only with the id, the route and the principal that
+// it was opened with. Any other request gets the answer for an unknown id, byte for byte,
+// and does not reach the Handler.
 func TestASessionOfAnEarlierRunIsFoundByItsOwnerAlone(t *testing.T) {
 	t.Parallel()
 	who := map[string]*principal.Principal{
@@ -147,7 +148,7 @@ func TestASessionOfAnEarlierRunIsFoundByItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// tree are the names and contents of the files of a directory.
+// tree returns the names and contents of the files of a directory.
 func tree(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	files, err := os.ReadDir(dir)
@@ -174,7 +175,7 @@ func TestAnEndedSessionIsNotFoundAgain(t *testing.T) {
 			h.door.sessions.sweep()
 		},
 		"of a process": func(h *house, _, _ string) {},
-		"of which the Handler cannot remember all": func(h *house, _, _ string) {
+		"with state that the Handler cannot keep": func(h *house, _, _ string) {
 			h.door.only(h.t).Remember([]byte("{}"))
 			h.door.only(h.t).Remember(nil)
 		},
@@ -230,8 +231,8 @@ func restarted(t *testing.T) (next *house, id string) {
 	return run(t, dir), id
 }
 
-// Requests that come at once open a session again once. A refusal by the Handler is the
-// answer, and the session is found later.
+// Sixteen simultaneous requests reopen a session of an earlier run once. When the Handler
+// refuses the initialize, its refusal is the answer, and a later request reopens the session.
 func TestASessionIsOpenedAgainOnce(t *testing.T) {
 	t.Parallel()
 	next, id := restarted(t)
@@ -261,16 +262,15 @@ func TestASessionIsOpenedAgainOnce(t *testing.T) {
 	}
 }
 
-// Requests that come to reopen a session after another request has reopened it find that one:
-// it is not opened twice, keeps its place in the table, and the count of sessions is right
-// after it has ended.
+// A request that is about to reopen a session which another request has reopened meanwhile
+// uses that session: it stays in the table, and the count of sessions is right after its end.
 func TestASessionThatIsOpenIsNotReopened(t *testing.T) {
 	t.Parallel()
 	next, id := restarted(t)
 	y := &next.door.earlier
 	r := httptest.NewRequest(http.MethodPost, "/mcp/s", http.NoBody)
 	var opened *Session
-	for range 3 { // each has passed the look-up, and its turn comes after the one before
+	for range 3 { // each has looked the session up before the previous one reopened it
 		if err := y.reopen(r, nameOf(id, alice, "s"), id, alice, "s"); err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,8 @@ func TestASessionThatIsOpenIsNotReopened(t *testing.T) {
 	}
 }
 
-// The end of a session leaves another one of the same id in the table and in the counts.
+// The end of a session does not remove another session with the same id from the table or
+// from the counts.
 func TestTheEndOfASessionRemovesThatOneAlone(t *testing.T) {
 	t.Parallel()
 	table := newSessions(10, func(*principal.Principal) int { return 10 }, time.Hour)
@@ -308,9 +309,9 @@ func TestTheEndOfASessionRemovesThatOneAlone(t *testing.T) {
 	}
 }
 
-// A session numbers its questions, events and streams anew in the next run, from where the
-// run before did not come: a late answer to an old question answers no new one, and an old
-// event id leads to no stream.
+// A session numbers its questions and streams in the next run from a number that the run
+// before did not reach. So a late answer to an old question does not answer a new one, and
+// an old event id names no stream.
 func TestNumbersOfAnEarlierRunMeanNothing(t *testing.T) {
 	t.Parallel()
 	next, id := restarted(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The test binary plays a client itself when clientEnv is set.
+// The test binary is a client when clientEnv is set.
 const clientEnv = "DOORWARD_FRONT_TEST_CLIENT"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playClient opens what waits, and reads it to its end.
+// playClient opens a stream or makes a call that waits, and reads the response to its end.
 func playClient(how, network, addr string) error {
 	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -113,8 +113,7 @@ func (p *pulses) of(who *principal.Principal, session string) int {
 	return p.all[who.Name()+" "+session]
 }
 
-// clinic is a house behind a listener of the daemon's own kind, with a client
-// that is a process of its own.
+// clinic is a house behind a real listener, with a client in a process of its own.
 type clinic struct {
 	*house
 	pulses  pulses
@@ -179,7 +178,7 @@ func (c *clinic) listenOn(network string) (addr string) {
 	return l.Addr()
 }
 
-// stop halts the client, and returns when it is halted.
+// stop stops the client process, and returns when it is stopped.
 func (c *clinic) stop() {
 	c.t.Helper()
 	c.client.Process.Signal(syscall.SIGSTOP)
@@ -190,7 +189,7 @@ func (c *clinic) stop() {
 	})
 }
 
-// beats lets the time of one keep-alive pass, on whatever the client has open.
+// beats runs one keep-alive: on the stream of x, or on all sessions when x is nil.
 func (c *clinic) beats(x *Exchange) {
 	if x != nil {
 		x.stream.tick()
@@ -203,8 +202,8 @@ func (c *clinic) beats(x *Exchange) {
 	c.door.hearAll()
 }
 
-// A client that reads its stream lives. One that is stopped does not, however
-// many keep-alives its kernel takes; and it lives again once it goes on.
+// A client that reads its stream counts as alive. A stopped client does not, although its
+// kernel accepts the keep-alives; after SIGCONT it does again.
 func TestAStreamIsASignOfLifeWhileItsClientReadsIt(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"unix", "tcp"} {
@@ -226,7 +225,7 @@ func TestAStreamIsASignOfLifeWhileItsClientReadsIt(t *testing.T) {
 					c.eventually(why, func() bool { c.beats(x); return seen() > before })
 				}
 				if seen() == 0 {
-					t.Error("its requests were no sign of life")
+					t.Error("its requests gave no sign of life")
 				}
 				lives("it reads its stream")
 				lives("it goes on reading")
@@ -241,14 +240,14 @@ func TestAStreamIsASignOfLifeWhileItsClientReadsIt(t *testing.T) {
 				c.client.Process.Signal(syscall.SIGCONT)
 				lives("it goes on after the stop")
 				if other := c.pulses.of(alice, "") + c.pulses.of(bob, ""); how != "modern call" && other != 0 {
-					t.Errorf("%d signs of life of somebody else", other)
+					t.Errorf("%d signs of life of other sessions", other)
 				}
 			})
 		}
 	}
 }
 
-// onlyWhen waits for the only session to be as it should.
+// onlyWhen waits until there is a session that is ready, and returns it.
 func (d *Door) onlyWhen(c *clinic, ready func(*Session) bool) (found *Session) {
 	c.t.Helper()
 	c.eventually("the session is ready", func() bool {
@@ -258,8 +257,8 @@ func (d *Door) onlyWhen(c *clinic, ready func(*Session) bool) (found *Session) {
 	return found
 }
 
-// A client that takes no stream is seen when it asks, and not while it waits:
-// nothing is written to it that it could read.
+// A client that accepts no stream gives a sign of life with its request and none while it
+// waits for the answer, because it is sent nothing that it could read.
 func TestAWaitWithoutAStreamIsNoFurtherSignOfLife(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"legacy call, JSON alone", "modern call, JSON alone"} {
@@ -282,7 +281,7 @@ func TestAWaitWithoutAStreamIsNoFurtherSignOfLife(t *testing.T) {
 	}
 }
 
-// Where nothing can be measured, streams are no signs of life; requests are.
+// A stream whose unread bytes cannot be measured gives no sign of life; requests do.
 func TestAStreamThatCannotBeMeasuredIsNoSignOfLife(t *testing.T) {
 	t.Parallel()
 	for name, unread := range map[string]func(context.Context) func() (int, error){
@@ -313,8 +312,8 @@ func TestAStreamThatCannotBeMeasuredIsNoSignOfLife(t *testing.T) {
 	}
 }
 
-// Requests that belong to nobody, or that somebody else's session is named in,
-// keep nobody alive.
+// A request gives a sign of life for its own session only. One that is not authenticated,
+// comes from a foreign origin, or names the session of another principal or none gives none.
 func TestARequestKeepsItsOwnSessionAliveAlone(t *testing.T) {
 	t.Parallel()
 	var p pulses
@@ -338,7 +337,8 @@ func TestARequestKeepsItsOwnSessionAliveAlone(t *testing.T) {
 	}
 }
 
-// The namespace reaches the Handler in both eras, and only where it is one.
+// A namespace in a header reaches the Handler in both eras. A value that is not a valid
+// label and a header that comes twice are ignored.
 func TestTheNamespaceIsALabelOrNothing(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{})

@@ -16,8 +16,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// oldClient is a client of HTTP+SSE whose stream stays in the buffers of a small socket until
-// it is read.
+// oldClient is a client of HTTP+SSE with a small receive buffer: its stream fills the buffer
+// until the test reads.
 type oldClient struct {
 	h      *house
 	where  string // the address for POSTs
@@ -41,7 +41,7 @@ func (h *house) oldClient() *oldClient {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	late := time.AfterFunc(30*time.Second, func() { resp.Body.Close() }) // a lost answer would be awaited for ever
+	late := time.AfterFunc(30*time.Second, func() { resp.Body.Close() }) // ends the wait for a lost answer
 	h.t.Cleanup(func() { late.Stop(); resp.Body.Close() })
 	c := &oldClient{h: h, events: sse.NewReader(resp.Body, 8<<20)}
 	c.where = string(frame(h.t, c.events).Data)
@@ -50,7 +50,7 @@ func (h *house) oldClient() *oldClient {
 	return c
 }
 
-// ask posts n calls that are answered together, after the server has had all of them.
+// ask posts n calls that are answered together, after the Handler has got all of them.
 func (c *oldClient) ask(n int, serve func(*Exchange) []byte) {
 	c.h.t.Helper()
 	var answered atomic.Int32
@@ -90,9 +90,9 @@ func (c *oldClient) read(n, m int, pause time.Duration) (answers map[string]int,
 	return answers, notices, nil
 }
 
-// A client of HTTP+SSE that reads gets each answer once, however large the answers are, how
-// many come together, and how late it reads: the transport has no resumption. The daemon keeps
-// a bounded amount meanwhile.
+// A client of HTTP+SSE that reads gets each answer once, whatever their size and number and
+// however late it reads, because the transport has no resumption. The daemon keeps a bounded
+// amount meanwhile.
 func TestHTTPAndSSELosesNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -136,9 +136,8 @@ func TestHTTPAndSSELosesNoAnswer(t *testing.T) {
 	}
 }
 
-// A client of HTTP+SSE for which more comes than is kept, from senders that cannot wait, loses
-// its connection: it sees that messages are lost. The senders and the waiting calls are free
-// at once.
+// A client of HTTP+SSE loses its connection when notifications overflow what is kept for it,
+// so that it learns of the loss. The calls that wait to be answered end.
 func TestHTTPAndSSEEndsWhereItWouldLoseMessages(t *testing.T) {
 	t.Parallel()
 	for name, params := range map[string][]byte{

@@ -20,7 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// program is a witness that a test can lose.
+// program is a witness that stops holding when a test sets gone.
 type program struct {
 	gone atomic.Bool
 	kept atomic.Int32
@@ -46,7 +46,7 @@ func process(instance string, w *program) *principal.Principal {
 	return principal.New("uid:1", principal.Fact{Name: principal.FactInstance, Value: instance, Grade: principal.Attested}).WithLocal().WithWitness(w)
 }
 
-// same are two answers that nobody can tell apart.
+// same fails unless two answers are equal but for the date.
 func same(t *testing.T, what string, a, b answer) {
 	t.Helper()
 	a.header.Del("Date")
@@ -58,8 +58,8 @@ func same(t *testing.T, what string, a, b answer) {
 
 const unknownID = "aaaaaaaaaaaaaaaaaaaaaa"
 
-// A session is found by the process that opened it, while that is the program
-// that opened it. To everybody else the answer is that for an unknown id.
+// A session is found by the process that opened it, as long as that runs the same program.
+// Any other caller gets the answer for an unknown id.
 func TestASessionBelongsToOneProgram(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{Sessions: 50, SessionsPerPrincipal: 50})
@@ -84,7 +84,7 @@ func TestASessionBelongsToOneProgram(t *testing.T) {
 		same(t, fmt.Sprint("another process, request ", i), a, unknown[i])
 	}
 	if one.asks.Load() != asked {
-		t.Error("somebody else's request takes the time of a look at the program")
+		t.Error("a request of another process asks the witness of the session")
 	}
 	if a := h.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":7,"method":"x/y","params":{}}`, "Mcp-Session-Id", id, "Who", "one"); a.status != 200 {
 		t.Errorf("its own process: %d", a.status)
@@ -102,7 +102,8 @@ func TestASessionBelongsToOneProgram(t *testing.T) {
 	}
 }
 
-// The old transport looks again once the body is there.
+// Over HTTP+SSE the program is checked again after the body has arrived: a message of a
+// program that ended meanwhile gets the answer for an unknown session.
 func TestAProgramThatEndsWhileItSends(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{})
@@ -135,7 +136,7 @@ func TestAProgramThatEndsWhileItSends(t *testing.T) {
 	same(t, "the program ended before the body came", answer{resp.StatusCode, resp.Header, string(body)}, unknown)
 }
 
-// only is the only session.
+// only returns the only session.
 func (d *Door) only(t *testing.T) (found *Session) {
 	t.Helper()
 	d.Each(func(s *Session) bool { found = s; return false })
@@ -145,8 +146,7 @@ func (d *Door) only(t *testing.T) (found *Session) {
 	return found
 }
 
-// A witness is kept once by each session and given back once, however the
-// session ends.
+// A session retains its witness once and releases it once, however it ends.
 func TestAWitnessIsGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(h *house, id string){
@@ -199,9 +199,9 @@ func TestAWitnessIsGivenBackOnce(t *testing.T) {
 	})
 }
 
-// A request is confirmed when it names a session that was issued to the very
-// program; what asks for a session is not, nor what needs none.
-func TestWhatIsConfirmed(t *testing.T) {
+// A request is confirmed when it names a session that was issued to its own program. An
+// initialize, a request of the modern era and a caller without a witness are not.
+func TestARequestInASessionOfItsProgramIsConfirmed(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{Sessions: 50, SessionsPerPrincipal: 50})
 	one, later := &program{}, &program{}
@@ -230,8 +230,8 @@ func TestWhatIsConfirmed(t *testing.T) {
 	expect("in/session", true)
 	call("on/another/connection", id, "later")
 	expect("on/another/connection", true)
-	// The facts of the other connection are those of a program that is gone:
-	// the session holds, and they do not.
+	// The other connection's program is gone: its facts do not hold, although the
+	// session does.
 	later.gone.Store(true)
 	call("with/old/facts", id, "later")
 	expect("with/old/facts", false)
@@ -260,9 +260,9 @@ func modernBody(method string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 }
 
-// What finds no room at the door is recorded by its rule, and answered as the
-// record says.
-func TestWhatFindsNoRoomIsRecorded(t *testing.T) {
+// A session or request over a limit is passed to Full with the rule that refused it, and is
+// answered with the reply of Full.
+func TestARequestOverALimitIsPassedToFull(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var rules []string
@@ -311,9 +311,9 @@ func TestWhatFindsNoRoomIsRecorded(t *testing.T) {
 	}
 }
 
-// What is under way for a caller who is proved no more ends, each thing by the
-// proof that it was asked with; what others have under way does not.
-func TestWhatIsUnderWayEndsWithItsProof(t *testing.T) {
+// Calls and streams end when the proof that they were requested with no longer holds. Those
+// of other callers, and of the same caller with a newer proof, go on.
+func TestCallsAndStreamsEndWithTheirProof(t *testing.T) {
 	t.Parallel()
 	var revoked sync.Map
 	h := open(t, Options{Sessions: 50, SessionsPerPrincipal: 50,
@@ -333,7 +333,7 @@ func TestWhatIsUnderWayEndsWithItsProof(t *testing.T) {
 	events, sseEvents := h.stream("GET", "/sse/s", "", "Who", "old")
 	frame(t, sseEvents)
 	_, get := h.stream("GET", "/mcp/s", "", "Mcp-Session-Id", session, "Who", "old")
-	_, getYoung := h.stream("GET", "/mcp/s", "", "Mcp-Session-Id", young, "Who", "old") // the new one's session, the old token
+	_, getYoung := h.stream("GET", "/mcp/s", "", "Mcp-Session-Id", young, "Who", "old") // the session of the new token, requested with the old one
 	_, kept := h.stream("GET", "/mcp/s", "", "Mcp-Session-Id", strange, "Who", "other")
 	modern := []string{"Mcp-Protocol-Version", "2026-07-28", "Who", "old", "Mcp-Method"}
 	_, listen := h.stream("POST", "/mcp/s", modernBody("stream"), append(modern, "stream")...)
@@ -346,7 +346,7 @@ func TestWhatIsUnderWayEndsWithItsProof(t *testing.T) {
 		answers <- h.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":1,"method":"hang"}`, "Mcp-Session-Id", young, "Who", "old")
 	}()
 	h.await("hang", 3)
-	h.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, "Mcp-Session-Id", session, "Who", "next") // goes on with it
+	h.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, "Mcp-Session-Id", session, "Who", "next") // uses the session with the new token
 	h.door.sweepLost()
 	if h.door.Sessions() != 4 || len(answers) != 0 {
 		t.Fatalf("while all hold: %d sessions, %d calls over", h.door.Sessions(), len(answers))
@@ -372,7 +372,7 @@ func TestWhatIsUnderWayEndsWithItsProof(t *testing.T) {
 	h.eventually("the session of the old transport is gone", func() bool { return h.door.Sessions() == 3 })
 	for _, id := range []string{session, young} {
 		if a := h.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":6,"method":"tools/list"}`, "Mcp-Session-Id", id, "Who", "next"); a.status != 200 {
-			t.Errorf("the successor in a session: %d", a.status)
+			t.Errorf("the new token in a session: %d", a.status)
 		}
 	}
 	h.door.Each(func(s *Session) bool { s.Notify("notifications/still", nil); return true })

@@ -20,8 +20,7 @@ var door = &Resource{URL: "https://door.example.com", Issuer: "https://id.exampl
 
 const metadataAt = `resource_metadata="https://door.example.com/.well-known/oauth-protected-resource`
 
-// refusing opens a door whose Authenticate gives the error that the header
-// Refuse names.
+// refusing opens a door whose Authenticate returns the error that the header Refuse names.
 func refusing(t *testing.T, res *Resource) *house {
 	t.Helper()
 	h := open(t, Options{Resource: res})
@@ -77,7 +76,7 @@ func TestAChallengeSaysWhereTokensComeFrom(t *testing.T) {
 	}
 }
 
-func TestTheMetadataIsForEverybodyAndNoOracle(t *testing.T) {
+func TestTheMetadataIsPublicAndNoOracle(t *testing.T) {
 	t.Parallel()
 	h := refusing(t, door)
 	const at = "/.well-known/oauth-protected-resource"
@@ -147,7 +146,7 @@ const modernCall = `{"jsonrpc":"2.0","id":1,"method":"x/y","params":{"_meta":{"i
 
 var modernHeaders = []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "x/y"}
 
-func TestATokenThatGrantsNothingIsToldSoOnTheAggregateAlone(t *testing.T) {
+func TestATokenWithoutScopesIsChallengedOnTheAggregateOnly(t *testing.T) {
 	t.Parallel()
 	res := *door
 	res.Missing = func(who *principal.Principal) string {
@@ -166,14 +165,14 @@ func TestATokenThatGrantsNothingIsToldSoOnTheAggregateAlone(t *testing.T) {
 		t.Errorf("a server: %d", a.status)
 	}
 	if a := h.do("POST", "/mcp", modernCall, append(modernHeaders, "Who", "bob")...); a.status != 404 {
-		t.Errorf("whom no scope would help: %d", a.status)
+		t.Errorf("a caller that no scope would help: %d", a.status)
 	}
 	if h.reached() != 0 {
 		t.Error("the message reached the handler")
 	}
 }
 
-// What the client side of the official SDK makes of it.
+// The client side of the official Go SDK parses the challenge and finds the metadata.
 func TestTheSDKReadsChallengeAndMetadata(t *testing.T) {
 	t.Parallel()
 	res := *door

@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// A principal at its limit gets room from the longest idle of its own sessions: not
-// from one that was used a moment ago, listens or has a call under way, and not from
-// another's.
+// A new session of a principal at its limit replaces the longest idle of its own sessions.
+// A session that was used a moment ago, listens or has a call under way is not replaced, and
+// neither is one of another principal.
 func TestTheLongestIdleSessionMakesRoom(t *testing.T) {
 	t.Parallel()
 	table := newSessions(10, func(*principal.Principal) int { return 3 }, time.Hour)

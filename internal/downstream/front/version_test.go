@@ -17,8 +17,8 @@ var (
 	headers    = append(slices.Clone(handshakes), "", "2026-07-28", "2026-07-29", "2025-11-26", "1.0", "2025-11-25, 2025-11-25")
 )
 
-// belongs states the rule for a header in a session, in words of its own: absent, the
-// same, or the one pair of decision 0039.
+// belongs is the rule for a header in a session, independent of the code under test: absent,
+// the same version, or the one pair of decision 0039.
 func belongs(header, session string) bool {
 	return slices.Contains([]string{"", session}, header) || session+" "+header == "2025-11-25 2025-03-26"
 }
@@ -72,9 +72,9 @@ var oneMessage = map[string]string{
 	"answer":       `{"jsonrpc":"2.0","id":1,"result":{"answered":true}}`,
 }
 
-// A request of a session is taken exactly when its header MCP-Protocol-Version belongs to
-// the session: for every verb, in a session of this run and of an earlier one. What is
-// refused reaches no Handler, and the session goes on.
+// A request in a session is accepted exactly when its header MCP-Protocol-Version belongs to
+// the session: for every kind of request, in a session of this run and of an earlier one. A
+// refused request does not reach the Handler, and the session stays usable.
 func TestTheVersionInTheHeaderIsThatOfTheSession(t *testing.T) {
 	t.Parallel()
 	cases := versionCases("request", "notification", "answer", "batch", "listen", "resume", "end")
@@ -137,7 +137,8 @@ func (h *house) count(methods ...string) (n int) {
 	return n
 }
 
-// A client's answer with the version of another session is no answer: the question waits.
+// An answer of a client with a wrong version in its header is refused, and the question
+// stays open.
 func TestAnAnswerOfAnotherVersionLeavesTheQuestionOpen(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{})
@@ -161,8 +162,8 @@ func TestAnAnswerOfAnotherVersionLeavesTheQuestionOpen(t *testing.T) {
 	}
 }
 
-// The rule holds over HTTP+SSE too. Before initialize any known version is taken, in the
-// request for the stream as in the messages.
+// The same rule holds over HTTP+SSE. Before initialize any known version is accepted, in the
+// request for the stream and in messages.
 func TestTheVersionOverHTTPAndSSE(t *testing.T) {
 	t.Parallel()
 	cases := versionCases("request", "notification", "answer")
@@ -202,9 +203,9 @@ func (h *house) overSSE() (where string, events *sse.Reader) {
 	return string(frame(h.t, events).Data), events
 }
 
-// The version in the header of an initialize decides nothing where it is known, and a
-// modern message is one with any session beside it. Of a notification header and _meta
-// need not both name the version, and must not name two.
+// The header of an initialize may name any known version without effect, and a modern
+// message stays modern beside the id of a legacy session. A modern notification may name its
+// version in the header, in _meta or in both, but not two versions.
 func TestTheVersionOutsideASession(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{Sessions: 100, SessionsPerPrincipal: 100})

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A loopback caller without a token must own its socket under our uid.
+// A loopback connection without a token is refused unless the daemon's user owns its other
+// end.
 func TestALoopbackCallerOfAnotherUserIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -40,7 +41,7 @@ func TestALoopbackCallerOfAnotherUserIsTurnedAway(t *testing.T) {
 				if got := h.list(); got[0] != tc.reason || l.Refused()[tc.reason] != 1 {
 					t.Errorf("heard %q, counted %v", got, l.Refused())
 				}
-				// Our own connection comes after it, and is the first handed out.
+				// The connection of the daemon's own user is the first one handed out.
 				mine, err := net.Dial("tcp", l.Addr())
 				if err != nil {
 					t.Fatal(err)
@@ -55,7 +56,7 @@ func TestALoopbackCallerOfAnotherUserIsTurnedAway(t *testing.T) {
 	}
 }
 
-// With a token enforced the owner of the socket does not matter.
+// Where a token is enforced, the owner of the socket is noted and does not decide.
 func TestAnotherUserMayComeWithAToken(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -67,7 +68,7 @@ func TestAnotherUserMayComeWithAToken(t *testing.T) {
 	}
 }
 
-func TestWhatTheOwnerQuestionDecides(t *testing.T) {
+func TestTheOwnerOfTheSocketDecides(t *testing.T) {
 	t.Parallel()
 	me := uint32(os.Geteuid())
 	for _, tc := range []struct {
@@ -91,12 +92,12 @@ func TestWhatTheOwnerQuestionDecides(t *testing.T) {
 	}
 }
 
-func TestAClientThatIsGoneBeforeTheQuestionIsTurnedAway(t *testing.T) {
+func TestAClientThatIsGoneBeforeItsLookupIsRefused(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
 	l := openLoopback(t, Options{OnRefused: h.hear})
 	conns := accepted(t, l)
-	queue, err := net.Listen("tcp", "127.0.0.1:0") // whose connections wait until the test takes them
+	queue, err := net.Listen("tcp", "127.0.0.1:0") // its connections wait until the test accepts them
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestAClientThatIsGoneBeforeTheQuestionIsTurnedAway(t *testing.T) {
 	}
 	gone.Write([]byte("POST /mcp HTTP/1.1\r\n\r\n"))
 	gone.(*net.TCPConn).SetLinger(0)
-	gone.Close() // a reset; what it wrote can still be read at our end
+	gone.Close() // a reset; the bytes written before can still be read
 	c, err := queue.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestAClientThatIsGoneBeforeTheQuestionIsTurnedAway(t *testing.T) {
 	l.admit(c)
 	eventually(t, "the gone client is refused", func() bool { return l.Refused()[ReasonNoOwner] == 1 })
 	if len(conns) != 0 {
-		t.Error("a connection that nobody owns was handed out")
+		t.Error("a connection without an owner was handed out")
 	}
 }
 
@@ -144,7 +145,7 @@ func TestTheCapsHold(t *testing.T) {
 	}
 	served := next(t, conns)
 	served.Close()
-	served.Close() // gives its seat back once
+	served.Close() // frees its seat only once
 	eventually(t, "the seat is free", func() bool { return l.Open() == 2 })
 	again, err := net.Dial("tcp", l.Addr())
 	if err != nil {
@@ -201,7 +202,7 @@ func TestAcceptEndsOnlyWithTheListener(t *testing.T) {
 	}
 }
 
-// faulty fails to accept a few times, as a process without descriptors does.
+// faulty fails to accept a few times, as in a process that has no descriptors left.
 type faulty struct {
 	net.Listener
 	mu    sync.Mutex
@@ -240,7 +241,8 @@ func TestAnAcceptErrorIsWaitedOut(t *testing.T) {
 	}
 }
 
-// Two thousand at once, each answered, and nothing left behind.
+// Two thousand simultaneous connections are all served, and leave no descriptor and no
+// goroutine behind.
 func TestTwoThousandConnectionsAtOnce(t *testing.T) {
 	for _, network := range []string{"unix", "tcp"} {
 		t.Run(network, func(t *testing.T) {

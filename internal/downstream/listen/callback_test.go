@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The port for a browser's return is on 127.0.0.1 alone, and one that is taken is an error.
+// The port for the redirect of a browser listens on 127.0.0.1 only. A port in use is an
+// error.
 func TestCallbackIsOnLoopback(t *testing.T) {
 	t.Parallel()
 	l, err := Callback(0)

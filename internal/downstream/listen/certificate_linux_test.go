@@ -114,13 +114,13 @@ func TestAChangedCertificateIsTakenOver(t *testing.T) {
 	}
 	second := writePair(t, certFile, keyFile)
 	if !serves(first, now) {
-		t.Error("the files were looked at twice within a second")
+		t.Error("the files were checked twice within a second")
 	}
 	if !serves(second, later()) || len(notices) != 1 {
 		t.Errorf("a new pair was not taken over: %q", notices)
 	}
-	// A key that does not belong to the certificate: the pair in use stays,
-	// and it is said once.
+	// With a key that does not match the certificate the pair in use stays,
+	// with one notice.
 	writePair(t, filepath.Join(dir, "c3"), keyFile)
 	for range 2 {
 		if !serves(second, later()) || len(notices) != 2 {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Origin.Client for every kind of header from every kind of connection.
-func TestWhomATrustedProxyNames(t *testing.T) {
+// Origin.Client is the address that a trusted proxy names: the last one in its header that is
+// not a proxy's. Headers of other senders and malformed headers name no client.
+func TestOnlyATrustedProxyNamesTheClient(t *testing.T) {
 	t.Parallel()
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("127.0.0.1/32")}
 	proxies := []string{"10.1.2.3:4", "[fd00::1]:4", "127.0.0.1:4", "[::ffff:10.1.2.3]:4"}
@@ -18,7 +19,7 @@ func TestWhomATrustedProxyNames(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		header http.Header
-		want   string // empty: nobody
+		want   string // empty: no client
 	}{
 		{"nothing", nil, ""},
 		{"an address", http.Header{xff: {"198.51.100.1"}}, "198.51.100.1"},
@@ -72,7 +73,7 @@ func TestWhomATrustedProxyNames(t *testing.T) {
 		}
 	}
 	if (*Origin)(nil).Client(http.Header{xff: {"198.51.100.1"}}).IsValid() {
-		t.Error("no origin names somebody")
+		t.Error("a nil origin names a client")
 	}
 }
 
@@ -81,6 +82,7 @@ func parsed(s string) netip.Addr {
 	return a
 }
 
+// FuzzForwarded: a client's address has no zone and is not an IPv4 address in IPv6 form.
 func FuzzForwarded(f *testing.F) {
 	f.Add("for=1.2.3.4", "1.2.3.4")
 	f.Add(`for="[::1]:1",`, "[")

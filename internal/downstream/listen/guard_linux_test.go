@@ -29,7 +29,8 @@ func serveHTTP(t *testing.T, l *Listener, h http.HandlerFunc) {
 
 func answer(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
 
-// The second request of a connection comes from a child of the connector.
+// A request that a child of the connector sends on the connector's connection is not served,
+// and the connection ends. The connector's own second request is served.
 func TestARequestOfAnotherProcessIsNotServed(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]string{"ask": "HTTP/1.1 200 OK", "ask-by-a-child": "closed"} {
@@ -59,9 +60,9 @@ func TestARequestOfAnotherProcessIsNotServed(t *testing.T) {
 	}
 }
 
-// A stream whose connection was taken over from net/http, as long answers are:
-// it is written to, its end is noticed, and it ends with the connector although
-// an heir holds the connection.
+// A connection that was hijacked from net/http, as for long answers, stays open while its
+// connector lives, and ends when the connector is killed. No other process holds the
+// connection here.
 func TestAStreamEndsWithItsConnector(t *testing.T) {
 	t.Parallel()
 	l := openSocket(t, Options{})
@@ -98,8 +99,8 @@ func TestAStreamEndsWithItsConnector(t *testing.T) {
 	eventually(t, "the seat is free", func() bool { return l.Open() == 0 })
 }
 
-// The connector ends after the accept, and its heir says nothing and closes
-// nothing; the connection ends at once all the same.
+// A connection ends when its connector exits, although a child still holds the descriptor
+// and neither writes nor closes it. The exit is not counted as a refusal.
 func TestAConnectionEndsWithItsConnector(t *testing.T) {
 	t.Parallel()
 	l := openSocket(t, Options{})
@@ -112,7 +113,7 @@ func TestAConnectionEndsWithItsConnector(t *testing.T) {
 	}
 	c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, net.ErrClosed) {
-		t.Errorf("read %d bytes, %v; want the connection closed by us", n, err)
+		t.Errorf("read %d bytes, %v; want the connection closed by the daemon", n, err)
 	}
 	eventually(t, "the seat is free", func() bool { return l.Open() == 0 })
 	if len(l.Refused()) != 0 {
@@ -134,8 +135,9 @@ func TestAnExpelledConnectionIsAnsweredOnceMore(t *testing.T) {
 	eventually(t, "the connection is over", func() bool { return l.Open() == 0 })
 }
 
-// What the daemon starts must not come back as the user, at whatever remove.
-func TestTheDaemonsOwnChildrenStayOutside(t *testing.T) {
+// Processes that the daemon started, directly or through a shell, are refused: they must not
+// act as the user.
+func TestTheDaemonsOwnChildrenAreRefused(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
 	self := int32(os.Getpid())
@@ -170,7 +172,7 @@ func TestTheDaemonsOwnChildrenStayOutside(t *testing.T) {
 	}
 }
 
-// The seam for what the daemon starts on somebody's behalf.
+// A child for which OwnChild reports false is admitted.
 func TestSomeChildrenMayBeLetIn(t *testing.T) {
 	t.Parallel()
 	l := openSocket(t, Options{OwnChild: func(c *attest.Credentials) bool { return false }})
@@ -179,9 +181,9 @@ func TestSomeChildrenMayBeLetIn(t *testing.T) {
 	next(t, conns)
 }
 
-// A peer of a user namespace is the user that it is outside, whatever it calls
-// itself there, and writes as that one.
-func TestAPeerInAUserNamespaceIsWhoItIsOutside(t *testing.T) {
+// A peer in a user namespace counts as the user that it is outside the namespace, at the
+// accept and when it writes.
+func TestAPeerInAUserNamespaceIsItsUserOutside(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	attr := func(host int) *syscall.SysProcAttr {
@@ -206,7 +208,7 @@ func TestAPeerInAUserNamespaceIsWhoItIsOutside(t *testing.T) {
 	}
 }
 
-// A container that is let in speaks, and is held to its writer all the same.
+// With AllowForeign a peer in another pid namespace is served, and its child is not.
 func TestAForeignPeerThatIsAllowedIsGuarded(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -231,8 +233,7 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// leavesNothing checks that neither descriptors nor goroutines are left of
-// what f does.
+// leavesNothing checks that f leaves neither descriptors nor goroutines.
 func leavesNothing(t *testing.T, f func()) {
 	t.Helper()
 	before, goroutines := descriptors(t), runtime.NumGoroutine()

@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// scripted is Holders whose answers a test sets.
+// scripted is a Holders with answers that the test sets.
 type scripted struct {
 	mu    sync.Mutex
 	find  func(remote netip.AddrPort) (peer.Holder, error)
@@ -47,19 +47,19 @@ var verdicts = []struct {
 	name   string
 	holder peer.Holder
 	err    error
-	first  string // the reason for which it is not admitted
-	later  string // the reason for which it ends, once it was admitted
+	first  string // the reason for refusing it at the accept; empty: admitted
+	later  string // the reason for ending it after it was admitted; empty: it stays
 }{
 	{"a process outside", peer.Holder{PID: 7}, nil, "", ""},
 	{"a process inside", peer.Holder{PID: 7, Inside: true}, nil, ReasonOwnSocket, ReasonOwnSocket},
-	{"nobody", peer.Holder{}, peer.ErrNoHolder, ReasonNoHolder, ReasonNoHolder},
+	{"no process", peer.Holder{}, peer.ErrNoHolder, ReasonNoHolder, ReasonNoHolder},
 	{"no answer", peer.Holder{}, errors.New("no descriptors left"), ReasonNoHolder, ReasonNoHolder},
-	{"a system that stopped telling", peer.Holder{}, peer.ErrUnavailable, ReasonNoHolder, ReasonNoHolder},
+	{"a system without the information", peer.Holder{}, peer.ErrUnavailable, ReasonNoHolder, ReasonNoHolder},
 	{"a closed socket", peer.Holder{}, peer.ErrNotFound, ReasonNoOwner, ""},
 }
 
-// A loopback connection is admitted for the process that holds its other end,
-// and for nothing else.
+// A loopback connection is admitted only if a process outside the daemon holds its other
+// end. Any other result of the search refuses it.
 func TestALoopbackCallerIsAdmittedForItsHolder(t *testing.T) {
 	t.Parallel()
 	for _, tc := range verdicts {
@@ -88,8 +88,8 @@ func TestALoopbackCallerIsAdmittedForItsHolder(t *testing.T) {
 	}
 }
 
-// What comes on a connection later than a second after the last look is not
-// handed out before another one.
+// Bytes that arrive more than a second after the last search for the holder are handed out
+// only after another check. The connection ends if its holder is no longer admissible.
 func TestAConnectionThatChangesHandsEnds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range verdicts {
@@ -101,7 +101,7 @@ func TestAConnectionThatChangesHandsEnds(t *testing.T) {
 			conns := accepted(t, l)
 			c := dialled(t, l)
 			server := next(t, conns)
-			for range 3 { // the same holder goes on
+			for range 3 { // the holder is the same
 				s.set(always(peer.Holder{}, peer.ErrNoHolder), true)
 				forget(l, server)
 				if got := sent(t, c, server); got != "x" {
@@ -124,7 +124,7 @@ func TestAConnectionThatChangesHandsEnds(t *testing.T) {
 	}
 }
 
-// forget makes the last look an old one.
+// forget makes the last search for the holder an old one.
 func forget(l *Listener, c net.Conn) {
 	o := originOf(l, c)
 	o.holder.mu.Lock()
@@ -132,7 +132,7 @@ func forget(l *Listener, c net.Conn) {
 	o.holder.mu.Unlock()
 }
 
-// sent is what the server reads of one byte of the client; empty when the
+// sent has the client write one byte and returns what the server reads; empty when the
 // connection has ended.
 func sent(t *testing.T, client, server net.Conn) string {
 	t.Helper()
@@ -158,9 +158,8 @@ func dialled(t *testing.T, l *Listener) net.Conn {
 	return c
 }
 
-// A search that takes its time holds up the connection that it is for, and no
-// other.
-func TestASlowSearchHoldsUpNobodyElse(t *testing.T) {
+// A slow search for a holder delays the connection that it is for, and no other.
+func TestASlowSearchDoesNotDelayOtherCallers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	slow := make(chan netip.AddrPort, 1)
@@ -173,7 +172,7 @@ func TestASlowSearchHoldsUpNobodyElse(t *testing.T) {
 				<-release
 			}
 		case <-time.After(10 * time.Second):
-			return peer.Holder{}, errors.New("the test did not say which one is slow")
+			return peer.Holder{}, errors.New("the test did not set the slow connection")
 		}
 		return peer.Holder{PID: 7}, nil
 	}, true)
@@ -193,9 +192,10 @@ func TestASlowSearchHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// A listener that asks for a token looks for nobody at the door, and for the
-// holder of a connection from this machine when it is asked.
-func TestWithATokenTheHolderIsLookedForWhenAsked(t *testing.T) {
+// A listener that enforces a token does not search for holders at the accept. It does when
+// Holder is called, for connections from this machine only, and the result does not end the
+// connection.
+func TestATokenDefersTheSearchForTheHolder(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
 		s := &scripted{find: always(peer.Holder{PID: 7, Inside: true}, nil)}
@@ -218,7 +218,7 @@ func TestWithATokenTheHolderIsLookedForWhenAsked(t *testing.T) {
 		o := originOf(l, server)
 		o.Remote = netip.MustParseAddrPort("192.0.2.1:1")
 		if _, err := o.Holder(); !errors.Is(err, peer.ErrUnavailable) {
-			t.Errorf("%s: of a caller elsewhere: %v", addr, err)
+			t.Errorf("%s: of a remote caller: %v", addr, err)
 		}
 	}
 }

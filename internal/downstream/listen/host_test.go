@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// on makes the rules of a listener without opening it.
+// on returns a listener with its rules, without opening it.
 func on(s Spec, loopback bool, name string, ends ...string) *Listener {
 	l := &Listener{Spec: s}
 	if s.Network == "unix" {
@@ -24,8 +24,8 @@ func on(s Spec, loopback bool, name string, ends ...string) *Listener {
 
 func lists(s string) []string { return strings.Split(s, "|") }
 
-// Each listener with the Hosts that it takes and some that it does not; local
-// is where the connection arrived.
+// doors are listeners with the Hosts and Origins that they accept and some that they refuse;
+// local is the address that the connection arrived on.
 var doors = []struct {
 	name    string
 	l       *Listener
@@ -128,7 +128,8 @@ func TestHostAndOriginAreExact(t *testing.T) {
 	}
 }
 
-// Without the arrival address the listener knows its own names only.
+// Without the address that a connection arrived on, a listener accepts only its own origins
+// and hosts.
 func TestTheListenerAloneKnowsItsOwnOrigins(t *testing.T) {
 	t.Parallel()
 	l := on(Spec{}, false, "", "0.0.0.0:7866")
@@ -140,8 +141,8 @@ func TestTheListenerAloneKnowsItsOwnOrigins(t *testing.T) {
 	}
 }
 
-// FuzzHost: whatever is accepted is, for net/url and net/netip, our name or
-// the address that the connection arrived on, with our port.
+// FuzzHost: an accepted Host is, according to net/url and net/netip, the listener's name or
+// the address that the connection arrived on, with the listener's port.
 func FuzzHost(f *testing.F) {
 	for _, d := range doors {
 		for _, h := range append(lists(d.yes), lists(d.no)...) {
@@ -169,8 +170,8 @@ func FuzzHost(f *testing.F) {
 	})
 }
 
-// FuzzOrigin: whatever is accepted is scheme, host and port for net/url, and
-// its host is one that HostAllowed takes.
+// FuzzOrigin: an accepted Origin is only scheme, host and port according to net/url, and
+// HostAllowed accepts its host.
 func FuzzOrigin(f *testing.F) {
 	for _, d := range doors {
 		for _, o := range append(lists(d.yesO), lists(d.noO)...) {
@@ -193,7 +194,7 @@ func FuzzOrigin(f *testing.F) {
 	})
 }
 
-func TestTheUsualPathDoesNotAllocate(t *testing.T) {
+func TestHostAndOriginChecksDoNotAllocate(t *testing.T) {
 	for _, d := range doors {
 		var local netip.AddrPort
 		if d.local != "" {

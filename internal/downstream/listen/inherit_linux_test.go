@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// servePassed is a daemon that a service manager started.
+// servePassed acts as a daemon that a service manager started.
 func servePassed(path string) error {
 	l, err := Open(context.Background(), Spec{Network: "unix", Addr: path}, Credential{}, Options{OnNotice: func(text string) { fmt.Println(text) }})
 	if err != nil {
@@ -53,8 +53,8 @@ func manageCarelessly(t *testing.T, path string) *os.File {
 	return f
 }
 
-// activate starts the daemon with the socket as descriptor 3. pid is a word of
-// the shell: $$ is the daemon itself.
+// activate starts the daemon with the socket as descriptor 3. The shell expands pid, the
+// value of LISTEN_PID: $$ is the daemon's own.
 func activate(t *testing.T, socket *os.File, path, pid string) *helperProcess {
 	t.Helper()
 	self, err := os.Executable()
@@ -66,8 +66,8 @@ func activate(t *testing.T, socket *os.File, path, pid string) *helperProcess {
 	return launch(t, cmd)
 }
 
-// A client that connects while no daemon runs waits, is served by the daemon
-// that starts for it, and the next daemon takes the same socket.
+// A client that connects to a passed socket while no daemon runs is served by the daemon
+// that starts then. The next daemon serves the same socket.
 func TestAPassedSocketIsServed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "s")
@@ -93,7 +93,7 @@ func TestAPassedSocketIsServed(t *testing.T) {
 	}
 }
 
-// A request of a child of the connector is not served on a passed socket either.
+// A request of a child of the connector is not served on a passed socket.
 func TestAPassedSocketKnowsItsWriters(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "s")
@@ -109,8 +109,8 @@ func TestAPassedSocketKnowsItsWriters(t *testing.T) {
 	}
 }
 
-// A client that wrote before the daemon was there is turned away without
-// PassCredentials=yes, since the kernel does not say who it is. Later clients are served.
+// A client that wrote before the daemon started is refused if the socket was bound without
+// PassCredentials=yes, because the kernel does not name the writer. Later clients are served.
 func TestAWaitingClientWithoutCredentialsIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "s")

@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// The test binary plays other processes itself when helperEnv is set.
+// The test binary acts as other processes when helperEnv is set.
 const helperEnv = "DOORWARD_LISTEN_TEST_HELPER"
 
-// queries counts what the resolver would have sent over the network. The
-// whole test process resolves through it, and it answers nothing.
+// queries counts the queries that the resolver would have sent over the network. All names
+// of the test process are resolved this way, and no query is answered.
 var queries atomic.Int64
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 
 func helper(mode string, args []string) error {
 	switch mode {
-	case "dial": // network, address: connects, sends a byte, says what came back
+	case "dial": // network, address: connects, sends a byte, prints what it reads
 		c, err := net.Dial(args[0], args[1])
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func helper(mode string, args []string) error {
 		}
 		fmt.Println("left")
 		return nil
-	case "ask", "ask-by-a-child": // path: one request and, told to, another; then it waits
+	case "ask", "ask-by-a-child": // path: one request, another after a line on stdin; then it waits
 		return ask(args[0], mode == "ask-by-a-child")
 	case "ask-again": // on descriptor 3
 		c, err := net.FileConn(os.NewFile(3, "socket"))
@@ -132,7 +132,7 @@ func ask(path string, byChild bool) error {
 	return err
 }
 
-// request sends one request and says what came back first.
+// request sends one request and prints the first line of the answer.
 func request(c net.Conn) error {
 	fmt.Fprint(c, "GET /"+" HTTP/1.1\r\nHost: doorward\r\n\r\n")
 	c.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -230,7 +230,7 @@ func openLoopback(t testing.TB, o Options) *Listener {
 	return mustOpen(t, Spec{Network: "tcp", Addr: "127.0.0.1:0"}, Credential{}, o)
 }
 
-// accepted runs Accept on its own goroutine and gives what it hands out.
+// accepted runs Accept in a goroutine and returns a channel of the connections.
 func accepted(t *testing.T, l *Listener) <-chan net.Conn {
 	t.Helper()
 	ch := make(chan net.Conn, 4096)
@@ -266,7 +266,7 @@ func originOf(l *Listener, c net.Conn) *Origin {
 	return From(l.ConnContext(context.Background(), c))
 }
 
-// heard collects what OnRefused hears.
+// heard collects the reasons that OnRefused gets.
 type heard struct {
 	mu  sync.Mutex
 	all []string
@@ -331,11 +331,11 @@ func procAddr(t *testing.T, s string) netip.Addr {
 	return ip
 }
 
-// lastPort walks below the range that the system takes ports from by itself.
+// lastPort is the port that freePort gave out last, below the ephemeral ports of the system.
 var lastPort atomic.Uint32
 
-// freePort is a port that no test of this process gets twice, and that nobody
-// listened on a moment ago.
+// freePort is a port that no other test of this process gets, and that has no listener at
+// the moment of the check.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	lastPort.CompareAndSwap(0, 15000+uint32(os.Getpid()%10000))

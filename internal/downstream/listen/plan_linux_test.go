@@ -11,7 +11,7 @@ import (
 )
 
 // forms are the address forms of the bind table, and forms that imitate them.
-// PORT stands for the port; class is what the rules say of the form.
+// PORT stands for the port; class is the class of the form in the bind table.
 var forms = []struct {
 	addr  string
 	class string // loopback, other, or bad: can never be bound
@@ -91,7 +91,7 @@ var forms = []struct {
 	{"", "bad"},
 }
 
-// credentials are the states that the bind table knows.
+// credentials are the states of the credential in the bind table.
 var credentials = []struct {
 	name string
 	Credential
@@ -107,7 +107,7 @@ var credentials = []struct {
 	{"a damaged store", Credential{Problem: "the token store is damaged"}},
 }
 
-// row is what the contract says of one cell.
+// row is the decision in one cell of the bind table.
 type row struct{ listen, enforce bool }
 
 // table is the bind table, by class, auth and credential: `s` serves without
@@ -151,24 +151,25 @@ func TestTheBindTable(t *testing.T) {
 		}
 	}
 	if n := queries.Load() - before; n != 0 {
-		t.Errorf("%d queries went out to find out what is loopback", n)
+		t.Errorf("%d queries were sent to classify addresses", n)
 	}
 }
 
-// The counter of queries works: a name does ask.
+// Listening on a name sends a query, which the counter counts. Otherwise the tests that
+// expect no query could not fail.
 func TestTheResolverOfThisTestCountsQueries(t *testing.T) {
 	before := queries.Load()
 	if l, err := net.Listen("tcp", "127.0.0.1.nip.io:0"); err == nil {
 		l.Close()
 	}
 	if queries.Load() == before {
-		t.Fatal("a name was looked up and nobody noticed: the other tests prove nothing")
+		t.Fatal("a name was looked up without a counted query: the other tests prove nothing")
 	}
 }
 
-// Without authentication a name is never looked up; numeric forms never are.
-// A name that is served with authentication is, once, when it is opened.
-func TestOpeningAsksForNamesOnlyWhenTheyAreEnforced(t *testing.T) {
+// Opening looks up a name only if it is served with authentication. Numeric forms are never
+// looked up, and bad forms are never bound.
+func TestOpeningLooksUpANameOnlyWithAuthentication(t *testing.T) {
 	for _, f := range forms {
 		for _, c := range credentials {
 			before := queries.Load()
@@ -289,8 +290,8 @@ func TestTLSAndWarnings(t *testing.T) {
 	}
 }
 
-// FuzzClassify compares with net/netip: whatever is called loopback must be a
-// plain loopback literal for it too, or the one name.
+// FuzzClassify: an address that is classified as loopback is a plain loopback literal
+// according to net/netip, or the name localhost.
 func FuzzClassify(f *testing.F) {
 	for _, form := range forms {
 		f.Add(strings.ReplaceAll(form.addr, "PORT", "7866"))

@@ -10,19 +10,19 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// A started agent is let in although it is the daemon's own and in namespaces of
-// its own, and its connections say whose they are; nobody else's do.
+// A connection of an agent that the daemon started is admitted although the agent is a child
+// of the daemon, and it carries the agent's name. Other children are refused.
 func TestAStartedAgentIsLetInAsItself(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		agent func(*attest.Credentials) string
-		own   bool // the peer is one of the daemon's own
+		own   bool // the peer is a child of the daemon
 		want  string
 	}{
 		{"an agent", func(*attest.Credentials) string { return "A" }, true, "HTTP/1.1 200 OK"},
 		{"no agent", func(*attest.Credentials) string { return "" }, true, "closed"},
-		{"nobody of the daemon's", func(*attest.Credentials) string { return "" }, false, "HTTP/1.1 200 OK"},
+		{"no child of the daemon", func(*attest.Credentials) string { return "" }, false, "HTTP/1.1 200 OK"},
 		{"without agents", nil, true, "closed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAStartedAgentIsLetInAsItself(t *testing.T) {
 			})
 			p := start(t, nil, "ask", l.Addr())
 			if got := p.line(t); got != c.want {
-				t.Fatalf("it was told %q, want %q", got, c.want)
+				t.Fatalf("the peer got %q, want %q", got, c.want)
 			}
 			want := ""
 			if c.agent != nil {
@@ -43,7 +43,7 @@ func TestAStartedAgentIsLetInAsItself(t *testing.T) {
 			}
 			if strings.HasPrefix(c.want, "HTTP") {
 				if got := <-names; got != want {
-					t.Errorf("the connection is %q's, want %q", got, want)
+					t.Errorf("the agent of the connection is %q, want %q", got, want)
 				}
 			}
 		})
@@ -65,8 +65,9 @@ func TestAForeignAgentIsLetInAndGuarded(t *testing.T) {
 	}
 }
 
-// Whoever has ended by the time he was found is not the one that was found.
-func TestAnAgentThatHasEndedMeanwhileIsNone(t *testing.T) {
+// A peer that ended before it was identified as an agent is refused as a child of the daemon,
+// because its process number may be in use again.
+func TestAnAgentThatEndedMeanwhileIsRefused(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
 	l := openSocket(t, Options{OnRefused: h.hear, OwnChild: func(*attest.Credentials) bool { return true },

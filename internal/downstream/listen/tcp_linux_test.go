@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every row of the contract's bind table, with the kernel's list of listening
-// sockets as the witness.
+// The kernel's list of listening sockets agrees with the bind table in every row.
 func TestTheBindTableOnRealPorts(t *testing.T) {
 	t.Parallel()
 	set := Credential{Set: true}
@@ -82,7 +81,7 @@ func TestTheBindTableOnRealPorts(t *testing.T) {
 				t.Errorf("bound %v, want %s", ends, tc.bound)
 			}
 			l.Close()
-			// Not at once: a process that is just being started holds all
+			// Not immediately: a process that another test starts holds all
 			// descriptors until its exec.
 			eventually(t, "the port is free after Close", func() bool { return len(listening(t, port)) == 0 })
 		})
@@ -106,7 +105,7 @@ func TestLocalhostBindsAllItsAddressesOnOnePort(t *testing.T) {
 		}
 	}
 
-	// An address that the machine lacks is left out; one that is taken is not.
+	// An address that the machine lacks is left out; one in use is an error.
 	port := freePort(t)
 	withMissing := address{port: port, ends: []netip.AddrPort{
 		netip.MustParseAddrPort("192.0.2.1:0"), netip.MustParseAddrPort("127.0.0.1:0"),
@@ -121,14 +120,14 @@ func TestLocalhostBindsAllItsAddressesOnOnePort(t *testing.T) {
 	}}
 	if ls, err := bindAll(t.Context(), taken); err == nil {
 		closeAll(ls)
-		t.Error("half of localhost was served while somebody else has the other half")
+		t.Error("localhost was served although one of its addresses is in use")
 	}
 	eventually(t, "the part that could be bound is free again", func() bool {
 		return !slices.Contains(listening(t, port), netip.MustParseAddrPort(fmt.Sprintf("127.0.0.9:%d", port)))
 	})
 }
 
-func TestWhatWasBoundIsCompared(t *testing.T) {
+func TestTheBoundAddressIsCompared(t *testing.T) {
 	t.Parallel()
 	want := netip.MustParseAddrPort
 	for _, tc := range []struct {

@@ -49,7 +49,7 @@ func TestOurOwnConnectionIsAttested(t *testing.T) {
 	if _, ok := c.(interface {
 		ReadMsgUnix(b, oob []byte) (int, int, int, *net.UnixAddr, error)
 	}); ok {
-		t.Error("the connection has a way to read round its wrapper")
+		t.Error("the connection has a method that reads without the check")
 	}
 	c.Close()
 	if o.Peer.Alive() {
@@ -57,8 +57,8 @@ func TestOurOwnConnectionIsAttested(t *testing.T) {
 	}
 }
 
-// reachable lets every uid connect to the socket, as a wrong mode would, so
-// that only the check at accept stands in the way.
+// reachable lets every user connect to the socket, so that only the check at the accept can
+// refuse.
 func reachable(t *testing.T, l *Listener) {
 	t.Helper()
 	if err := errors.Join(os.Chmod(filepath.Dir(l.Addr()), 0o711), os.Chmod(l.Addr(), 0o666)); err != nil {
@@ -110,7 +110,7 @@ func TestADeadConnectorIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
 	l := openSocket(t, Options{OnRefused: h.hear})
-	// The loop holds this one until somebody accepts, so that the next waits.
+	// The listener hands this one out first, so that the next one waits.
 	blocker, err := net.Dial("unix", l.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -142,8 +142,9 @@ func TestAForeignNamespaceIsTurnedAwayUnlessAllowed(t *testing.T) {
 	}
 }
 
-// stage puts something where the socket should be.
-func TestWhatIsInTheWay(t *testing.T) {
+// Open replaces only a stale socket of its own user. Anything else in its place, an unsafe
+// directory or an unsafe lock file is refused, and the file stays.
+func TestOnlyAStaleOwnSocketIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string
@@ -156,7 +157,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 			leaveSocket(t, path)
 			os.WriteFile(path+".lock", nil, 0o600)
 		}, true},
-		{"a live socket of somebody without the lock", func(t *testing.T, path string) {
+		{"a live socket of a process without the lock", func(t *testing.T, path string) {
 			l, err := net.Listen("unix", path)
 			if err != nil {
 				t.Fatal(err)
@@ -214,7 +215,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 			}
 			after, _ := os.Lstat(path)
 			if before != nil && (after == nil || !os.SameFile(before, after)) {
-				t.Error("what was there was touched")
+				t.Error("the file in the way was changed")
 			}
 		})
 	}
@@ -267,16 +268,16 @@ func TestASecondDaemonIsRefused(t *testing.T) {
 	} else {
 		c.Close()
 	}
-	// Killed, it leaves socket and lock file; the next one takes over.
+	// A killed daemon leaves its socket and lock file; the next one replaces the socket.
 	h.Process.Kill()
 	h.Process.Wait()
 	if _, err := os.Lstat(path); err != nil {
-		t.Fatalf("the stage is wrong: %v", err)
+		t.Fatalf("the killed daemon left no socket: %v", err)
 	}
 	mustOpen(t, spec, Credential{}, Options{})
 }
 
-// Somebody removed our socket and put another there: Close leaves it alone.
+// Close does not remove a file that has replaced the socket.
 func TestCloseRemovesOnlyItsOwnSocket(t *testing.T) {
 	t.Parallel()
 	l := openSocket(t, Options{})
@@ -304,7 +305,8 @@ func TestALongPathSaysSo(t *testing.T) {
 	}
 }
 
-// An at sign would mean an abstract socket, which has no owner and no mode.
+// A path that begins with an at sign is a file, not an abstract socket, which would have no
+// owner and no mode.
 func TestThereAreNoAbstractSockets(t *testing.T) {
 	dir := shortDir(t)
 	t.Chdir(dir)
@@ -360,7 +362,7 @@ func TestAStrangersConnectionHasNoOrigin(t *testing.T) {
 		t.Errorf("a connection of another listener: %+v", o)
 	}
 	if o := originOf(l, client); o != nil {
-		t.Errorf("a connection of nobody: %+v", o)
+		t.Errorf("a connection of no listener: %+v", o)
 	}
 	if o := From(context.Background()); o != nil || o.HostAllowed("localhost") || o.OriginAllowed("") {
 		t.Errorf("no connection at all: %+v", o)

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// What is written to an admitted connection counts until it is read, also
-// when TLS is spoken on it; a context of no connection of ours measures nothing.
+// Bytes written to an admitted connection count as unread until the client reads them, also
+// below TLS. A context without a connection of the listener has no measurement.
 func TestUnreadMeasuresTheConnectionOfTheContext(t *testing.T) {
 	t.Parallel()
 	if Unread(context.Background()) != nil {
-		t.Error("no connection, and it is measured")
+		t.Error("a context without a connection is measured")
 	}
 	for name, l := range map[string]*Listener{"unix": openSocket(t, Options{}), "tcp": openLoopback(t, Options{})} {
 		conns := accepted(t, l)

@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// chainOf lets p connect and names the processes above it.
+// chainOf has p connect and returns the names of p and of the processes above it.
 func chainOf(t *testing.T, p puppet.Puppet) []string {
 	t.Helper()
 	ln, path := unixListener(t)
@@ -53,9 +53,9 @@ func TestTheChainGoesFromThePeerToTheFirstProcess(t *testing.T) {
 	}
 }
 
-// What somebody below an agent is found by, and what is not: setsid changes
-// nothing, and whoever is adopted has left.
-func TestWhoIsBelowAnAgent(t *testing.T) {
+// An agent is in the chain of itself and of its descendants, also of one in a session of its
+// own. An orphan that another process has adopted is not found below the agent.
+func TestAnAgentIsInTheChainOfItsDescendants(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
 	for _, tc := range []struct {
@@ -68,7 +68,7 @@ func TestWhoIsBelowAnAgent(t *testing.T) {
 		{"a child", func(t *testing.T, p puppet.Puppet) { p.Do(t, "mother", self) }, true},
 		{"a grandchild", func(t *testing.T, p puppet.Puppet) { p.Do(t, "mother", self); p.Do(t, "mother", self) }, true},
 		{"a child in a session of its own", func(t *testing.T, p puppet.Puppet) { p.Do(t, "mother", self); p.Do(t, "setsid") }, true},
-		{"a daemon that it left behind: not told from a stranger", func(t *testing.T, p puppet.Puppet) {
+		{"an orphan that it left behind: as a stranger", func(t *testing.T, p puppet.Puppet) {
 			between := pidOf(t, p.Do(t, "mother", self))
 			p.Do(t, "setsid")
 			daemon := pidOf(t, p.Do(t, "heir"))
@@ -91,8 +91,8 @@ func TestWhoIsBelowAnAgent(t *testing.T) {
 	}
 }
 
-// The agent is the parent of the shim that connected for it: what it starts
-// beside the shim is below it.
+// The parent of a shim that connected for an agent is the agent: the agent's other children
+// have the same parent in their chains.
 func TestTheParentOfAShimIsFoundInItsOtherChildren(t *testing.T) {
 	t.Parallel()
 	shim, tool := puppet.New(t, nil, ""), puppet.New(t, nil, "")
@@ -102,7 +102,8 @@ func TestTheParentOfAShimIsFoundInItsOtherChildren(t *testing.T) {
 	}
 }
 
-// The middle of the chain ends between the two looks.
+// A chain is read again when a process in its middle exits meanwhile; the result does not
+// contain that process.
 func TestAChainThatChangesIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
@@ -123,8 +124,9 @@ func TestAChainThatChangesIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// The number of the parent is given to somebody else between two looks.
-func TestANumberUsedAgainInTheMiddleIsNobodysParent(t *testing.T) {
+// A process that gets the number of an exited parent while a chain is read is not in the
+// chain.
+func TestAReusedNumberInTheMiddleIsNoParent(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
 	d := puppet.Start(t, puppet.OwnNumbers(), "reuse-middle", filepath.Join(puppet.OpenDir(t), "s"))
@@ -133,7 +135,7 @@ func TestANumberUsedAgainInTheMiddleIsNobodysParent(t *testing.T) {
 	}
 }
 
-// reusedMiddle is the daemon of such a namespace.
+// reusedMiddle acts as the daemon in a pid namespace of its own.
 func reusedMiddle(args []string) error {
 	_, other, err := namespaced(args[0])
 	if err != nil {
@@ -176,7 +178,8 @@ func reusedMiddle(args []string) error {
 	return nil
 }
 
-// Whoever asks refuses on an error, so nothing that is not whole may pass.
+// A chain that cannot be read up to the first process is an error, because callers refuse on
+// an error and would accept a partial chain.
 func TestAChainThatCannotBeReadToItsEndIsNone(t *testing.T) {
 	t.Parallel()
 	type family = map[int32]relative
@@ -201,8 +204,8 @@ func TestAChainThatCannotBeReadToItsEndIsNone(t *testing.T) {
 		{what: "put into the namespace from outside", pid: 9, see: of(family{9: {parent: 5}, 5: {parent: 0}})},
 		{what: "a parent younger than its child", pid: 9, see: of(family{9: {parent: 5, start: 3}, 5: {parent: 1, start: 9}, 1: {}})},
 		{what: "a ring", pid: 9, see: of(family{9: {parent: 5}, 5: {parent: 9}})},
-		{what: "longer than anybody climbs", pid: maxLineage + 1, see: of(deep)},
-		{what: "as long as anybody climbs", pid: maxLineage, see: of(deep), want: maxLineage},
+		{what: "longer than the limit", pid: maxLineage + 1, see: of(deep)},
+		{what: "as long as the limit", pid: maxLineage, see: of(deep), want: maxLineage},
 		{what: "another parent at each look", pid: 9, see: func(pid int32) (relative, bool) {
 			if pid == 9 {
 				flips++
@@ -222,7 +225,7 @@ func TestAChainThatCannotBeReadToItsEndIsNone(t *testing.T) {
 	}
 }
 
-func TestNobodyHasNoAncestors(t *testing.T) {
+func TestOnlyALivingLocalPeerHasAncestors(t *testing.T) {
 	t.Parallel()
 	ln, path := unixListener(t)
 	h := puppet.Start(t, nil, "dial", "unix", path)
@@ -234,7 +237,7 @@ func TestNobodyHasNoAncestors(t *testing.T) {
 	h.End()
 	puppet.Eventually(t, "it has ended", func() bool { return !c.Alive() })
 	me := int32(os.Getpid())
-	for what, c := range map[string]*attest.Credentials{"one that has ended": c, "nobody": nil, "without a pid": {}, "foreign": {PID: me, Foreign: true}} {
+	for what, c := range map[string]*attest.Credentials{"one that has ended": c, "no credentials": nil, "without a pid": {}, "foreign": {PID: me, Foreign: true}} {
 		if chain, err := Ancestors(c); !errors.Is(err, ErrLineage) || chain != nil {
 			t.Errorf("%s: %q, %v", what, chain, err)
 		}

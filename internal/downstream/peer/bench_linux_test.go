@@ -54,7 +54,7 @@ func BenchmarkLooks(b *testing.B) {
 	b.Run("Observe, digest known", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			again := &attest.Credentials{PID: creds.PID, UID: creds.UID} // images are let go with it
+			again := &attest.Credentials{PID: creds.PID, UID: creds.UID} // its end releases the image
 			if e := o.Observe(b.Context(), again); e.Exe == "" {
 				b.Fatal("nothing was observed")
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// digestFile asks for the digest of a file as if it ran.
+// digestFile asks for the digest of a file as if a process executed it.
 func digestFile(t *testing.T, d *digests, path string) string {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -25,7 +25,7 @@ func digestFile(t *testing.T, d *digests, path string) string {
 	}
 	id, ok := identify(fd, "")
 	if !ok {
-		t.Fatalf("%s cannot be told from other files", path)
+		t.Fatalf("%s has no identity", path)
 	}
 	return d.of(t.Context(), exeFile{fd}, id)
 }
@@ -44,7 +44,7 @@ func busy(d *digests) (free func()) {
 	}
 }
 
-// settledFile is one whose times lie far enough back that a change must show.
+// settledFile is a file with times so old that any change of it alters them.
 func settledFile(t *testing.T) string {
 	t.Helper()
 	path, err := filepath.EvalSymlinks("/bin/sleep")
@@ -83,17 +83,18 @@ func TestAFileIsReadOnce(t *testing.T) {
 			}
 		})
 	}
-	puppet.Eventually(t, "one of them makes it", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.known) == 1 })
+	puppet.Eventually(t, "one of them has an entry", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.known) == 1 })
 	free()
 	wg.Wait()
 
-	defer busy(d)() // from here on nobody can read
+	defer busy(d)() // from here on no file can be read
 	if got := digestFile(t, d, path); got != want {
 		t.Errorf("the second look: %q", got)
 	}
 }
 
-// Two changes within the grain of a file's times look like one.
+// The digest of a file that changed a moment ago is not kept, because two changes within the
+// resolution of its times look like one.
 func TestTheDigestOfAFreshFileIsNotKept(t *testing.T) {
 	t.Parallel()
 	d := newTestDigests(Limits{})
@@ -111,7 +112,7 @@ func TestTheDigestOfAFreshFileIsNotKept(t *testing.T) {
 		if _, fresh := d.entry(id); !fresh {
 			t.Errorf("%s: it is kept", text)
 		}
-		d.known = map[fileID]*digest{} // the entry was ours to make
+		d.known = map[fileID]*digest{} // without the entry that the check made
 	}
 }
 
@@ -181,11 +182,11 @@ func TestHashingHasLimits(t *testing.T) {
 	fd, _ := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	id, _ := identify(fd, "")
 	if got := d.of(gone, exeFile{fd}, id); got != "" {
-		t.Errorf("for somebody who has left: %s", got)
+		t.Errorf("for a caller that has left: %s", got)
 	}
 }
 
-func TestOnlySoManyDigestsAreKept(t *testing.T) {
+func TestTheNumberOfKeptDigestsIsBounded(t *testing.T) {
 	t.Parallel()
 	d := newTestDigests(Limits{Known: 8})
 	dir := puppet.OpenDir(t)
@@ -203,8 +204,8 @@ func TestOnlySoManyDigestsAreKept(t *testing.T) {
 	}
 }
 
-// What is not a regular file on a file system of the kernel's own is not read,
-// and whoever serves it is not even asked.
+// Only a regular file on a file system of the kernel itself is read. The server of any other
+// file is not even asked, because it may never answer.
 func TestFilesThatOthersServeAreNotRead(t *testing.T) {
 	t.Parallel()
 	fd, err := unix.MemfdCreate("x", unix.MFD_CLOEXEC)
@@ -214,7 +215,7 @@ func TestFilesThatOthersServeAreNotRead(t *testing.T) {
 	defer unix.Close(fd)
 	unix.Write(fd, []byte("x"))
 	if got := digestFile(t, newTestDigests(Limits{}), fmt.Sprintf("/proc/self/fd/%d", fd)); got != "" {
-		t.Errorf("a file in memory, which may change under our hands: %s", got)
+		t.Errorf("a file in memory, which may change meanwhile: %s", got)
 	}
 	for _, path := range []string{"/dev/null", "/proc/self/status", "/"} {
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -234,7 +235,7 @@ func TestFilesThatOthersServeAreNotRead(t *testing.T) {
 	}
 }
 
-// fuse mounts a file whose server never answers, and looks at it.
+// fuse mounts a file of a server that never answers, and asks for its digest.
 func fuse(args []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err

@@ -34,8 +34,8 @@ func TestTheFamilyOfAProcess(t *testing.T) {
 		{"a sibling", int32(stranger.Process.Pid), child, false},
 		{"a child the wrong way round", child, grandchild, false},
 		{"the first process", 1, me, false},
-		{"nobody", 0, me, false},
-		{"a foreign one", -1, me, false},
+		{"process 0", 0, me, false},
+		{"a foreign process", -1, me, false},
 		{"one that is gone", 1 << 30, me, false},
 		{"an ancestor that is gone", child, 1 << 30, false},
 	} {
@@ -54,8 +54,8 @@ func pidOf(t *testing.T, s string) int32 {
 	return int32(n)
 }
 
-// What daemonises below a subreaper is handed to it and stays in the family;
-// that is how servers are started.
+// A process that daemonises below a subreaper is still a descendant, because the subreaper
+// adopts it. Servers are started below one.
 func TestADaemonisedGrandchildStaysInTheFamily(t *testing.T) {
 	t.Parallel()
 	reaper := puppet.Start(t, nil, "subreaper")
@@ -65,11 +65,11 @@ func TestADaemonisedGrandchildStaysInTheFamily(t *testing.T) {
 		t.Fatalf("the stage is wrong: %+v", r)
 	}
 	if !DescendantOf(grandchild, int32(os.Getpid())) {
-		t.Error("it has left the family")
+		t.Error("it is not a descendant any more")
 	}
 }
 
-// subreaper has a grandchild whose parent leaves it.
+// subreaper adopts its grandchild: it has the parent exit.
 func subreaper([]string) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
@@ -86,11 +86,12 @@ func subreaper([]string) error {
 		return err
 	}
 	fmt.Println("orphan", strings.TrimPrefix(line, "done "))
-	_, _ = puppet.LineOf(0) // until our own pipe ends
+	_, _ = puppet.LineOf(0) // until its own input ends
 	return nil
 }
 
-// The name of a process is its own choice, and must not read as more than one.
+// The name of a process is written as one word with its separators escaped, because the
+// process chooses it and could imitate further entries.
 func TestANameIsOneWord(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { puppet.Main(m, stages, steps) }
 
-// steps are orders that the looks of this package answer.
+// steps are orders to a puppet that this package carries out.
 var steps = puppet.Steps{
 	"above": func([]string) (string, error) {
 		above, err := Above()
@@ -45,7 +45,7 @@ func askWithoutDescriptors(args []string) error {
 	return nil
 }
 
-// unixListener listens where everybody may connect.
+// unixListener opens a socket that every user may connect to.
 func unixListener(t *testing.T) (*net.UnixListener, string) {
 	t.Helper()
 	path := filepath.Join(puppet.OpenDir(t), "s")

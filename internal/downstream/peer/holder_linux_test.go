@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// accepted is our end of a loopback connection, as local and remote.
+// accepted accepts a loopback connection and returns its local and remote address.
 func accepted(t testing.TB, ln net.Listener) (local, remote netip.AddrPort) {
 	t.Helper()
 	c, err := ln.Accept()
@@ -26,12 +26,13 @@ func accepted(t testing.TB, ln net.Listener) (local, remote netip.AddrPort) {
 	return addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())
 }
 
-// elsewhere is a process that nothing here is below, so that the helpers of a
-// test, which are its children, stand outside.
+// elsewhere is a pid without a process: below it is nothing, so the helpers of a test count as
+// outside the daemon.
 const elsewhere = 1 << 30
 
-// The holder of a socket is found whichever process it is, by whatever
-// descriptor, and it is known whether that process is below the daemon.
+// The holder of a loopback socket is found in any process of the user and at any descriptor,
+// and it is known whether it is below the daemon. A process below the daemon with very many
+// descriptors may be left out.
 func TestTheHolderOfALoopbackSocketIsFound(t *testing.T) {
 	t.Parallel()
 	ln := tcpListener(t, "127.0.0.1:0")
@@ -43,13 +44,13 @@ func TestTheHolderOfALoopbackSocketIsFound(t *testing.T) {
 			for root, inside := range map[int32]bool{self: true, elsewhere: false} {
 				got, err := NewHolders(root).Find(local, remote)
 				if inside && how == "many descriptors" && errors.Is(err, ErrNoHolder) {
-					continue // such a process is not read to the end, and would not do as a holder
+					continue // its descriptors are not read to the end; it would be refused anyway
 				}
 				if err != nil || got.Inside != inside || got.PID != h.holder || !slices.Contains(mustLineage(t, got), got.Process) {
 					t.Errorf("below %d: %+v, %v; want process %d, inside %v", root, got, err, h.holder, inside)
 				}
 				if !NewHolders(root).Still(got) {
-					t.Error("it does not hold it still")
+					t.Error("it does not hold the socket any more")
 				}
 			}
 		})
@@ -60,7 +61,7 @@ func TestTheHolderOfALoopbackSocketIsFound(t *testing.T) {
 	}
 	defer c.Close()
 	local, remote := accepted(t, ln)
-	// A helper that is just being started has all descriptors until its exec.
+	// A helper that is being started has all descriptors until its exec.
 	if got, err := NewHolders(self).Find(local, remote); err != nil || !got.Inside {
 		t.Errorf("a socket of the daemon's own: %+v, %v", got, err)
 	}
@@ -78,16 +79,16 @@ func mustLineage(t *testing.T, h Holder) []string {
 	return names
 }
 
-// A socket that lives somewhere else than in a table of descriptors has no
-// holder, wherever its creator stands.
-func TestASocketThatNobodyHoldsHasNoHolder(t *testing.T) {
+// A socket that is in no descriptor table of a process has no holder, inside or outside the
+// daemon: it is in flight, in io_uring, in a thread's own table or left by its process.
+func TestASocketInNoDescriptorTableHasNoHolder(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"in flight to itself", "in flight in flight", "in flight to another", "io_uring", "own table of a thread", "left by its process"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			_, local, remote := hold(t, nil, how)
 			if uid, err := OwnerOfTCP(local, remote); err != nil || uid != uint32(os.Geteuid()) {
-				t.Fatalf("the kernel's table says %d, %v: the attack does not stand", uid, err)
+				t.Fatalf("the kernel's table says %d, %v: the socket is not staged", uid, err)
 			}
 			for _, root := range []int32{int32(os.Getpid()), elsewhere} {
 				if got, err := NewHolders(root).Find(local, remote); !errors.Is(err, ErrNoHolder) {
@@ -98,7 +99,8 @@ func TestASocketThatNobodyHoldsHasNoHolder(t *testing.T) {
 	}
 }
 
-// What a process does with its descriptor after it was found is seen by Still.
+// Still and a new search notice that a holder has given its descriptor away after it was
+// found.
 func TestAHolderThatLetsGoIsNoHolderAnyMore(t *testing.T) {
 	t.Parallel()
 	h, local, remote := hold(t, nil, "lets go when told")
@@ -114,7 +116,7 @@ func TestAHolderThatLetsGoIsNoHolderAnyMore(t *testing.T) {
 	}
 	h.Tell(t)
 	if holders.Still(got) {
-		t.Error("it holds it still, with the socket in flight")
+		t.Error("Still holds, with the socket in flight")
 	}
 	if got, err := holders.Find(local, remote); !errors.Is(err, ErrNoHolder) {
 		t.Errorf("%+v, %v; want ErrNoHolder", got, err)
@@ -135,9 +137,9 @@ func TestAnotherUsersProcessIsNoHolder(t *testing.T) {
 	}
 }
 
-// Ten processes below the daemon that are full of descriptors, and sockets
-// without a holder all the time, delay a caller and do not keep it out.
-func TestFullProcessesStarveNobody(t *testing.T) {
+// Callers are identified within 30 seconds each although ten processes below the daemon are
+// full of descriptors and four goroutines search for a socket without a holder all the time.
+func TestFullProcessesDoNotStarveCallers(t *testing.T) {
 	t.Parallel()
 	var before sync.WaitGroup
 	for range 10 {
@@ -170,13 +172,13 @@ func TestFullProcessesStarveNobody(t *testing.T) {
 		if err != nil || got.PID != h.holder {
 			t.Errorf("%+v, %v", got, err)
 		}
-		if took := time.Since(began); took > 30*time.Second { // one that is starved waits as long as the others ask
+		if took := time.Since(began); took > 30*time.Second { // without fairness it would take as long as the others search
 			t.Errorf("it took %v", took)
 		}
 	}
 }
 
-// 2,000 connections at once, of one process and of many, are all identified.
+// Two thousand simultaneous connections, 400 of each of five processes, are all identified.
 func TestManyConnectionsAtOnceAreAllIdentified(t *testing.T) {
 	t.Parallel()
 	ln := tcpListener(t, "127.0.0.1:0")
@@ -203,7 +205,7 @@ func TestManyConnectionsAtOnceAreAllIdentified(t *testing.T) {
 	failed.Range(func(k, v any) bool { t.Errorf("%v: %v", k, v); return true })
 }
 
-// The one that waits for a socket that is wanted twice is answered too.
+// Fifty simultaneous searches for one socket all find its holder.
 func TestOneSocketWantedTwiceIsAnsweredTwice(t *testing.T) {
 	t.Parallel()
 	h, local, remote := hold(t, nil, "plain")
@@ -219,8 +221,8 @@ func TestOneSocketWantedTwiceIsAnsweredTwice(t *testing.T) {
 	all.Wait()
 }
 
-// BenchmarkFindHolder is a caller among 64 servers of three processes each: one
-// that has been there before, and one that has just started.
+// BenchmarkFindHolder finds a caller among 64 servers of three processes each: a caller that
+// was found before, and a new one.
 func BenchmarkFindHolder(b *testing.B) {
 	for range 64 * 3 {
 		puppet.Start(b, nil, "hold")

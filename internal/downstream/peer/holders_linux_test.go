@@ -18,8 +18,8 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// Helpers that hold a loopback socket in one way or another. Each says which
-// process holds it, 0 for none, and waits until its input ends.
+// The helpers below hold a loopback socket in different ways. Each prints the pid of the
+// holder, 0 for none, and waits until its input ends.
 
 func init() {
 	stages["holder"] = func(args []string) error { return holdSocket(args[0], args[1]) }
@@ -40,7 +40,7 @@ type holderHelper struct {
 	holder int32
 }
 
-// hold has a helper hold a connection in this way, and accepts it.
+// hold has a helper connect and hold the socket as how says, and accepts the connection.
 func hold(t testing.TB, attr *syscall.SysProcAttr, how string) (h holderHelper, local, remote netip.AddrPort) {
 	t.Helper()
 	ln := tcpListener(t, "127.0.0.1:0")
@@ -56,7 +56,7 @@ func hold(t testing.TB, attr *syscall.SysProcAttr, how string) (h holderHelper, 
 	return h, local, remote
 }
 
-// tell has the helper go on, and waits until it has.
+// Tell has the helper go on, and waits until it has.
 func (h holderHelper) Tell(t testing.TB) {
 	t.Helper()
 	h.In.Write([]byte("x"))
@@ -197,7 +197,7 @@ func holdSocket(addr, how string) error {
 	return fmt.Errorf("no such way: %s", how)
 }
 
-// connected is a socket of no runtime: nothing but this holds it.
+// connected returns a connected socket that the Go runtime does not know or duplicate.
 func connected(addr string) (int, error) {
 	to := netip.MustParseAddrPort(addr)
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -213,7 +213,7 @@ func waitHolding(pid int) error {
 	return err
 }
 
-// heir is a process that has the descriptor and does nothing with it.
+// heir starts a process that has the descriptor and does not use it.
 func heir(fd int, attr *syscall.SysProcAttr, mode ...string) (pid int, err error) {
 	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -259,7 +259,7 @@ func register(fd int) error {
 	return nil
 }
 
-// threadHolds leaves the descriptor to one thread alone.
+// threadHolds leaves the descriptor in the table of one thread only.
 func threadHolds(s int) error {
 	errLeader := errors.New("the first thread, whose table is the process's")
 	for err := errLeader; err != nil; {
@@ -271,7 +271,7 @@ func threadHolds(s int) error {
 			} else {
 				alone <- unix.Unshare(unix.CLONE_FILES)
 			}
-			select {} // the thread stays as it is
+			select {} // the thread keeps its table
 		}()
 		if err = <-alone; err != nil && err != errLeader {
 			return err
@@ -281,7 +281,7 @@ func threadHolds(s int) error {
 	return waitHolding(0)
 }
 
-// full has as many descriptors as it was told.
+// full opens count descriptors.
 func full(count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {
@@ -314,8 +314,7 @@ func dialMany(addr, count string) error {
 	return err
 }
 
-// dialAgain connects once for each byte of its input, and lets go of the
-// connection before.
+// dialAgain connects once for each byte of its input, and closes the connection before.
 func dialAgain(addr string) error {
 	for before := -1; ; {
 		if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {

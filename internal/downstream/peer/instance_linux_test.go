@@ -46,7 +46,7 @@ func TestAProcessOfAnotherUserThatRunsIsNotGone(t *testing.T) {
 	}
 }
 
-// It waits to be reaped, and has nevertheless ended.
+// A process that has exited is gone even before it is reaped.
 func TestAProcessThatHasExitedIsGoneBeforeItIsReaped(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("/proc/self/exe")
@@ -65,17 +65,17 @@ func TestAProcessThatHasExitedIsGoneBeforeItIsReaped(t *testing.T) {
 	in.Close()
 	puppet.Eventually(t, "a process that exited is gone", func() bool { return Gone(name) })
 	if _, ok := look(int32(cmd.Process.Pid)); !ok {
-		t.Error("somebody reaped it: the test shows nothing")
+		t.Error("it was reaped already: the test shows nothing")
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
 	if !Gone(name) {
-		t.Error("reaped, and back again")
+		t.Error("not gone after it was reaped")
 	}
 }
 
-func TestANumberThatSomebodyElseHasIsNotTheProcess(t *testing.T) {
+func TestANumberWithAnotherStartIsAnotherProcess(t *testing.T) {
 	t.Parallel()
 	r, _ := look(int32(os.Getpid()))
 	if !Gone(attest.Instance(int32(os.Getpid()), r.start-1)) || !Gone(attest.Instance(int32(os.Getpid()), r.start+1)) {
@@ -86,7 +86,7 @@ func TestANumberThatSomebodyElseHasIsNotTheProcess(t *testing.T) {
 	}
 }
 
-// A thread's number in a name is nobody's process.
+// A name with the number of a thread is not a process.
 func TestAThreadIsNoProcess(t *testing.T) {
 	t.Parallel()
 	threads, err := os.ReadDir("/proc/self/task")
@@ -102,8 +102,9 @@ func TestAThreadIsNoProcess(t *testing.T) {
 	}
 }
 
-// A name that could be written in two ways would be two names of one process.
-func TestANameThatSaysNothingIsNotGone(t *testing.T) {
+// A malformed name is never gone. Each process has one spelling of its name: other spellings
+// of the numbers count as malformed.
+func TestAMalformedNameIsNotGone(t *testing.T) {
 	t.Parallel()
 	me := nameOf(t, os.Getpid())
 	boot, rest, _ := strings.Cut(me, "/")
@@ -119,6 +120,7 @@ func TestANameThatSaysNothingIsNotGone(t *testing.T) {
 	}
 }
 
+// FuzzGone: a name is accepted in one spelling only, and any other text is not gone.
 func FuzzGone(f *testing.F) {
 	for _, s := range []string{"", "b/1@2", attest.BootID() + "/1@2", attest.BootID() + "/4194304@99999"} {
 		f.Add(s)
@@ -129,13 +131,14 @@ func FuzzGone(f *testing.F) {
 			t.Errorf("%q is read as %s %d %d", s, boot, pid, start)
 		}
 		if !ok && Gone(s) {
-			t.Errorf("%q says nothing and is gone", s)
+			t.Errorf("%q is malformed and gone", s)
 		}
 	})
 }
 
-// What a kernel before 5.3, or a process without a descriptor left, can tell.
-func TestWithoutAHandleTheStartTells(t *testing.T) {
+// Without a pidfd, on a kernel before 5.3 or in a process without free descriptors, the start
+// time decides whether a process is gone.
+func TestWithoutAHandleTheStartTimeDecides(t *testing.T) {
 	t.Parallel()
 	p := puppet.New(t, nil, "")
 	pid := int32(p.Process.Pid)
@@ -154,7 +157,8 @@ func TestWithoutAHandleTheStartTells(t *testing.T) {
 	puppet.Eventually(t, "it is gone", func() bool { return goneHere(pid, r.start, none) })
 }
 
-// The first thread leaves and the others go on: /proc shows a zombie.
+// A process whose first thread has exited is not gone while other threads run, although /proc
+// shows it as a zombie.
 func TestAProcessOutlivesItsFirstThread(t *testing.T) {
 	t.Parallel()
 	h := puppet.Start(t, nil, "headless")
@@ -171,7 +175,7 @@ func TestAProcessOutlivesItsFirstThread(t *testing.T) {
 	puppet.Eventually(t, "it is gone with its last thread", func() bool { return Gone(name) })
 }
 
-// headless is a process whose first thread has left.
+// headless acts as a process whose first thread has exited.
 func headless([]string) error {
 	left := make(chan bool)
 	for range 64 { // one of them has the first thread
@@ -198,7 +202,7 @@ func headless([]string) error {
 	select {}
 }
 
-// The number of a dead process is given to another one.
+// A dead process is gone although another process has its number.
 func TestANumberUsedAgainIsGone(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -222,7 +226,7 @@ func reusedGone([]string) error {
 	if Gone(name) {
 		return errors.New("gone while it runs")
 	}
-	time.Sleep(30 * time.Millisecond) // start times have a grain of ten, and the heir's is another
+	time.Sleep(30 * time.Millisecond) // start times have a resolution of 10 ms, and the next process's must differ
 	if err := p.Replace(pid); err != nil {
 		return err
 	}
@@ -230,13 +234,13 @@ func reusedGone([]string) error {
 		return fmt.Errorf("the stage is wrong: %+v %v", heir, ok)
 	}
 	if !Gone(name) {
-		return errors.New("took the heir of the number for it")
+		return errors.New("the next process with the number counts as the dead one")
 	}
 	fmt.Println("gone")
 	return nil
 }
 
-// hidepid keeps other users' processes out of sight: they may run.
+// A running process that hidepid hides is not gone; after its end it is.
 func TestAProcessThatIsHiddenIsNotGone(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -263,13 +267,14 @@ func hiddenGone(args []string) error {
 	}
 	_, pid, _, _ := parseInstance(args[0])
 	if _, seen := look(pid); seen {
-		return errors.New("the stage is wrong: it can be seen")
+		return errors.New("the stage is wrong: the process is not hidden")
 	}
 	fmt.Println("hidden", Gone(args[0]))
 	return nil
 }
 
-// The numbers of another namespace's /proc are others'.
+// A process that sees the /proc of another pid namespace calls no process gone and reads no
+// chain, because the numbers there have another meaning.
 func TestTheProcOfAnotherNamespaceIsNotUsed(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -278,7 +283,7 @@ func TestTheProcOfAnotherNamespaceIsNotUsed(t *testing.T) {
 		t.Errorf("it says %q", got)
 	}
 	if !Gone(attest.BootID() + "/4194303@1") {
-		t.Error("nobody has that number here, and it is not gone")
+		t.Error("no process has that number, and it is not gone")
 	}
 }
 
@@ -288,7 +293,7 @@ func foreignGone(args []string) error {
 	return nil
 }
 
-func TestWhatIsAboveThisProcess(t *testing.T) {
+func TestAboveListsTheParentsOfThisProcess(t *testing.T) {
 	t.Parallel()
 	above, err := Above()
 	if err != nil {
@@ -302,12 +307,12 @@ func TestWhatIsAboveThisProcess(t *testing.T) {
 		t.Errorf("it ends with %v", top)
 	}
 	if slices.ContainsFunc(above, func(p Process) bool { return p.Instance == nameOf(t, os.Getpid()) || Gone(p.Instance) }) {
-		t.Errorf("itself or somebody gone is in %v", above)
+		t.Errorf("itself or a process that is gone is in %v", above)
 	}
 }
 
-// What the daemon sees of a caller and what the caller sees of itself have the
-// same names, or a session could not be bound to one of them.
+// The daemon and the caller find the same names above the caller. A session is bound to one
+// of them, so both must agree.
 func TestAboveAgreesWithAncestors(t *testing.T) {
 	t.Parallel()
 	p := puppet.New(t, nil, "")

@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// peerOf is the credentials of a puppet that has connected.
+// peerOf returns a puppet that has connected, and its credentials.
 func peerOf(t *testing.T, attr *syscall.SysProcAttr) (puppet.Puppet, *attest.Credentials) {
 	t.Helper()
 	ln, path := unixListener(t)
@@ -44,7 +44,7 @@ func TestEvidenceIsWhatTheProcessLooksLike(t *testing.T) {
 		t.Errorf("start %q", e.Start)
 	}
 	if !e.Image.Holds() {
-		t.Error("the program is said to be another already")
+		t.Error("the image of a running program does not hold")
 	}
 }
 
@@ -67,9 +67,9 @@ func digestOf(t *testing.T, path string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// A program called claude, and one whose parent is called so: path and digest
-// are those of the file that runs, and the name is only a name.
-func TestANameGivesNothing(t *testing.T) {
+// Path and digest are those of the file that runs, whatever it is called: a copy named claude
+// has its own, and so has a child of it.
+func TestTheNameOfAProgramProvesNothing(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
 	claude := puppet.CopyOf(t, "claude", self)
@@ -89,7 +89,7 @@ func TestANameGivesNothing(t *testing.T) {
 		t.Errorf("a program called claude: %q %s", e.Exe, e.SHA256)
 	}
 
-	p.Do(t, "mother", self) // a child of claude that is none
+	p.Do(t, "mother", self) // a child of claude that runs another file
 	p.Do(t, "dial", path)
 	e = NewObserver(Limits{}).Observe(t.Context(), credsOf(t, puppet.AcceptUnix(t, ln)))
 	if e.Exe != self || e.SHA256 != digestOf(t, self) || e.ParentExe != claude || !strings.HasSuffix(e.Parents[0], ":claude") {
@@ -97,7 +97,8 @@ func TestANameGivesNothing(t *testing.T) {
 	}
 }
 
-// The name of the running file is told as it is, and never guessed.
+// The path of a running file that was removed, moved or oddly named is reported as the kernel
+// has it, or left empty where it would be ambiguous. The digest is that of the running file.
 func TestFilesThatAreGoneOrOddlyNamed(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
@@ -113,7 +114,7 @@ func TestFilesThatAreGoneOrOddlyNamed(t *testing.T) {
 		{"moved", "a", func(p string) error { return os.Rename(p, p+"2") }, func(p string) string { return p + "2" }},
 		{"really called so", "a (deleted)", func(string) error { return nil }, func(string) string { return "" }},
 		{"really called so, and removed", "a (deleted)", os.Remove, func(p string) string { return p + " (deleted)" }},
-		{"removed, with another file of the marked name", "a", func(p string) error {
+		{"moved to another directory", "a", func(p string) error {
 			return os.Rename(p, puppet.CopyOf(t, "c", "/bin/sleep")+"x")
 		}, func(string) string { return "*x" }},
 		{"a line break", "a\nb", func(string) error { return nil }, func(p string) string { return p }},
@@ -151,7 +152,7 @@ func credsOf(t *testing.T, c *net.UnixConn) *attest.Credentials {
 	return creds
 }
 
-// What changes while we look is not evidence of anything.
+// An observation during which the process executes a program returns no evidence.
 func TestAnExecDuringTheLookLeavesNoEvidence(t *testing.T) {
 	t.Parallel()
 	p, creds := peerOf(t, nil)
@@ -162,7 +163,7 @@ func TestAnExecDuringTheLookLeavesNoEvidence(t *testing.T) {
 	got := make(chan Evidence)
 	go func() { got <- o.Observe(t.Context(), creds) }()
 	puppet.Eventually(t, "the look has begun", func() bool { o.digests.mu.Lock(); defer o.digests.mu.Unlock(); return len(o.digests.known) > 0 })
-	p.Tell(t, "become", "/proc/self/exe") // the same file: nothing but the image tells
+	p.Tell(t, "become", "/proc/self/exe") // the same file: only the image differs
 	p.Line(t, "done")
 	for range hashings {
 		<-o.digests.slots
@@ -197,10 +198,10 @@ func TestTheEndDuringTheLookLeavesNoEvidence(t *testing.T) {
 	}
 }
 
-// A process writes a request and executes another program before it is observed:
-// the bytes were written by one program and the look finds another, in the same process. Evidence cannot tell; only
-// an answer to something that was issued after the look can.
-func TestWhoWroteBeforeAnExecCannotBeToldByALook(t *testing.T) {
+// An observation cannot tell which program wrote a request if the process executed another
+// one in between: it finds the later program. Only bytes that answer something issued after
+// the observation are known to come from the observed program.
+func TestALookCannotTellTheWriterBeforeAnExec(t *testing.T) {
 	t.Parallel()
 	self, _ := os.Executable()
 	trusted := puppet.CopyOf(t, "trusted", self)
@@ -214,9 +215,9 @@ func TestWhoWroteBeforeAnExecCannotBeToldByALook(t *testing.T) {
 	mustSay(t, g, "request")
 	e := NewObserver(Limits{}).Observe(t.Context(), creds)
 	if e.Exe != trusted || !e.Image.Holds() {
-		t.Errorf("the look finds %+v; if it can tell by now, the rules about programs can count it for one-shot requests", e)
+		t.Errorf("the observation is %+v; if it can tell the writer by now, the rules about programs can count it for one-shot requests", e)
 	}
-	p.Do(t, "say", "answer to the challenge") // the image that was looked at, and nobody else
+	p.Do(t, "say", "answer to the challenge") // written by the image that was observed
 	mustSay(t, g, "answer to the challenge")
 	p.Do(t, "become", self)
 	if e.Image.Holds() {
@@ -233,7 +234,8 @@ func mustSay(t *testing.T, c net.Conn, want string) {
 	}
 }
 
-// A process that hides itself shows what everybody may see.
+// Of a process that protects itself from its own user, and of another user's, program and
+// image are not observed, but what every user may see is.
 func TestAHiddenProcessHasNoProgram(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -256,7 +258,7 @@ func TestAHiddenProcessHasNoProgram(t *testing.T) {
 	}
 }
 
-func TestOfAForeignProcessNothingIsObserved(t *testing.T) {
+func TestAForeignProcessIsNotObserved(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
 	for _, flags := range []uintptr{syscall.CLONE_NEWPID, syscall.CLONE_NEWNS} {
@@ -330,8 +332,9 @@ func TestImageHandles(t *testing.T) {
 	}
 }
 
-// An image lasts as long as the connection, or as somebody keeps it.
-func TestAnImageIsKeptByWhoRetainsIt(t *testing.T) {
+// An image holds until its connection is closed, or longer if it is retained: until it is
+// released.
+func TestARetainedImageOutlivesItsConnection(t *testing.T) {
 	t.Parallel()
 	_, creds := peerOf(t, nil)
 	o := NewObserver(Limits{})
@@ -346,14 +349,15 @@ func TestAnImageIsKeptByWhoRetainsIt(t *testing.T) {
 	kept.Release()
 	kept.Release()
 	if kept.Holds() || dropped.Holds() {
-		t.Error("one that nobody keeps holds")
+		t.Error("a released image holds")
 	}
 	if e := o.Observe(t.Context(), creds); fmt.Sprint(e) != fmt.Sprint(Evidence{}) {
 		t.Errorf("a look after Close finds %+v", e)
 	}
 }
 
-// Not parallel: it counts.
+// Observations leave no descriptor open once their images are released. The test is not
+// parallel because it counts the descriptors of the process.
 func TestLooksLeaveNoDescriptor(t *testing.T) {
 	p, creds := peerOf(t, nil)
 	o := NewObserver(Limits{})
@@ -377,7 +381,7 @@ func TestLooksLeaveNoDescriptor(t *testing.T) {
 func TestALookThroughAnOldNamespaceMountFindsNothing(t *testing.T) {
 	t.Parallel()
 	if !ownProc() {
-		t.Error("/proc here is not ours")
+		t.Error("the own /proc counts as another namespace's")
 	}
 	puppet.NeedRoot(t)
 	d := puppet.Start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "own-proc")

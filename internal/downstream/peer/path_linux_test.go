@@ -11,7 +11,8 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// A socket is stale when a connect is refused, and for no other reason.
+// A socket is stale only if a connect is refused. One with a full queue or of another type is
+// in use.
 func TestASocketThatDoesNotRefuseIsNotStale(t *testing.T) {
 	t.Parallel()
 	dir := puppet.OpenDir(t)
@@ -25,7 +26,7 @@ func TestASocketThatDoesNotRefuseIsNotStale(t *testing.T) {
 	if err := errors.Join(unix.Bind(ln, &unix.SockaddrUnix{Name: full}), unix.Listen(ln, 0)); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // nobody accepts: soon there is no room
+	for range 3 { // no process accepts: the queue is soon full
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -56,6 +57,3 @@ func TestASocketThatDoesNotRefuseIsNotStale(t *testing.T) {
 		}
 	}
 }
-
-// The mode is set before the socket has a name: there is no moment in which
-// others could connect.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A proof is good for one nonce, one key and one process.
+// A proof is valid for one nonce, one key and one process.
 func TestAProofIsBoundToNonceKeyAndProcess(t *testing.T) {
 	t.Parallel()
 	public, key, err := ed25519.GenerateKey(nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// Another process of the same user reads a secret out of an ordinary process,
-// and not out of one that protects itself.
+// A process of the same user can read the memory of an ordinary process, and not of one that
+// protects itself.
 func TestAProtectedProcessCannotBeReadByItsOwnUser(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)
@@ -27,7 +27,7 @@ func TestAProtectedProcessCannotBeReadByItsOwnUser(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"stat", "cmdline", "comm"} { // no secret belongs there
+	for _, name := range []string{"stat", "cmdline", "comm"} { // readable by design, without secrets
 		spy.Do(t, "read", fmt.Sprintf("/proc/%d/%s", shut.Process.Pid, name))
 	}
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", shut.Process.Pid))
@@ -36,7 +36,7 @@ func TestAProtectedProcessCannotBeReadByItsOwnUser(t *testing.T) {
 	}
 }
 
-// What a protected daemon needs of itself still works, without root too.
+// A protected daemon without root can still observe its peers.
 func TestAProtectedProcessStillLooksAtOthers(t *testing.T) {
 	t.Parallel()
 	puppet.NeedRoot(t)

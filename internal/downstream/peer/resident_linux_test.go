@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestUnmapGivesPagesBackAndTheProgramRunsOn: less of the own file is resident
-// at once, and everything still works.
+// Unmap makes less of the program's file resident, and the program still runs.
 func TestUnmapGivesPagesBackAndTheProgramRunsOn(t *testing.T) {
 	before := residentFile(t)
 	if err := Unmap(); err != nil {
@@ -41,8 +40,8 @@ func residentFile(t *testing.T) (kb int) {
 	return kb
 }
 
-// TestOnlyWhatCannotHaveBeenWrittenIsLetGo: of the own program's file alone.
-func TestOnlyWhatCannotHaveBeenWrittenIsLetGo(t *testing.T) {
+// Only private mappings of the program's own file that are not writable are unmapped.
+func TestOnlyReadOnlyMappingsOfTheProgramAreUnmapped(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]bool{
 		"00400000-01000000 r-xp 00000000 fe:00 12 /usr/bin/doorward":       true,

@@ -8,7 +8,7 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// namespaced plays the daemon of such a namespace, whose pid is 1.
+// namespaced acts as the daemon in a pid namespace of its own, as pid 1.
 func namespaced(path string) (*net.UnixListener, *puppet.Stagehand, error) {
 	if err := puppet.EnterOwnNumbers(); err != nil {
 		return nil, nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
-// stages are the helpers that play a whole daemon.
+// stages are the helpers that run in a process of their own.
 var stages = map[string]func(args []string) error{
 	"reuse-middle":            reusedMiddle,
 	"fuse":                    fuse,
@@ -34,7 +34,7 @@ var stages = map[string]func(args []string) error{
 	},
 }
 
-// observeAll says what it can see of each peer.
+// observeAll prints what it observes of each peer.
 func observeAll(args []string) error {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: args[0], Net: "unix"})
 	if err != nil {

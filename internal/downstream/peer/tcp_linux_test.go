@@ -90,7 +90,7 @@ func TestTheOverflowUIDOwnsNothing(t *testing.T) {
 	}
 }
 
-// An IPv6 socket that speaks IPv4 lives in the same table under a mapped address.
+// The owner of an IPv6 socket with a mapped IPv4 address is found.
 func TestAClientOnAMappedAddressIsFound(t *testing.T) {
 	t.Parallel()
 	ln := tcpListener(t, "127.0.0.1:0")
@@ -107,8 +107,7 @@ func TestAClientOnAMappedAddressIsFound(t *testing.T) {
 	checkOwner(t, ln, uint32(os.Geteuid()))
 }
 
-// A client that speaks MPTCP to a plain listener falls back to TCP and still
-// has an owner.
+// The owner of an MPTCP client of a plain listener is found: the client falls back to TCP.
 func TestAMultipathClientIsFound(t *testing.T) {
 	t.Parallel()
 	lc := net.ListenConfig{}
@@ -128,8 +127,8 @@ func TestAMultipathClientIsFound(t *testing.T) {
 	checkOwner(t, ln.(*net.TCPListener), uint32(os.Geteuid()))
 }
 
-// Once the client has closed, nobody owns its end: not a listener on the same
-// port, not whoever was there before.
+// A client's end has no owner once the client has closed it, reset it or closed it for
+// writing.
 func TestAClosedClientHasNoOwner(t *testing.T) {
 	t.Parallel()
 	for _, end := range []struct {
@@ -155,7 +154,7 @@ func TestAClosedClientHasNoOwner(t *testing.T) {
 			defer conn.Close()
 			end.do(client.(*net.TCPConn))
 			local, remote := addrOf(conn.LocalAddr()), addrOf(conn.RemoteAddr())
-			puppet.Eventually(t, "the socket is owned by nobody", func() bool {
+			puppet.Eventually(t, "the socket has no owner", func() bool {
 				_, err := OwnerOfTCP(local, remote)
 				return errors.Is(err, ErrNotFound)
 			})
@@ -163,8 +162,8 @@ func TestAClosedClientHasNoOwner(t *testing.T) {
 	}
 }
 
-// The kernel falls back to a listening socket when there is no connection with
-// these numbers. That is no owner of a client.
+// A listening socket is not the owner of a client, although the kernel returns it when there
+// is no connection with the addresses asked for.
 func TestAListenerIsNoClient(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
@@ -189,7 +188,7 @@ func TestBadPairsAreNotFound(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheKernelMeanThatItCannotTell(t *testing.T) {
+func TestPermanentErrorsMeanUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []unix.Errno{unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS, unix.EAFNOSUPPORT} {
 		if _, err := parseNetlink(netlinkError(errno)); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) {
@@ -198,9 +197,9 @@ func TestErrorsOfTheKernelMeanThatItCannotTell(t *testing.T) {
 	}
 }
 
-// An error that passes, or that a caller could bring about, must not read as
-// "this system cannot tell", for then the connection would be served.
-func TestErrorsThatPassAreNotThatTheSystemCannotTell(t *testing.T) {
+// An error that is transient, or that a caller could cause, is not ErrUnavailable: with that
+// the connection would be served.
+func TestTransientErrorsDoNotMeanUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EAGAIN, unix.EINTR, unix.ENOENT} {
 		if _, err := parseNetlink(netlinkError(errno)); err == nil || errors.Is(err, ErrUnavailable) {
@@ -273,8 +272,8 @@ func diagAnswer(src, dst netip.AddrPort, state byte, uid, inode uint32) []byte {
 	return b
 }
 
-// An answer counts only for the very socket that was asked for, established
-// and held by a process.
+// An answer of the kernel counts only for the exact socket that was asked for, if it is
+// established and has an inode.
 func TestAnAnswerForAnotherSocketIsNone(t *testing.T) {
 	t.Parallel()
 	at := netip.MustParseAddrPort
@@ -290,7 +289,7 @@ func TestAnAnswerForAnotherSocketIsNone(t *testing.T) {
 		"the other direction":         diagAnswer(dst, src, tcpEstablished, 7, 42),
 		"listening":                   diagAnswer(src, dst, 10, 7, 42),
 		"closing":                     diagAnswer(src, dst, 8, 7, 42),
-		"nobody holds it":             diagAnswer(src, dst, tcpEstablished, 0, 0),
+		"without an inode":            diagAnswer(src, dst, tcpEstablished, 0, 0),
 	} {
 		if uid, err := ownerIn(b, src, dst); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: %d, %v", name, uid, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/test/puppet"
 )
 
-// listening are the doors of this machine; accept gives the daemon's end.
+// listening returns local listeners of each kind; accept returns the daemon's end.
 func listening(t *testing.T) map[string]func() (network, addr string, accept func() net.Conn) {
 	all := map[string]func() (string, string, func() net.Conn){
 		"unix": func() (string, string, func() net.Conn) {
@@ -60,9 +60,9 @@ func unread(t *testing.T, c net.Conn) int {
 	return n
 }
 
-// TCP hands its bytes over to the other kernel at once, and still they count
-// until somebody reads them; half of a write counts as well.
-func TestWhatIsUnreadCountsUntilTheLastByteIsRead(t *testing.T) {
+// Bytes count as unread until the client has read the last one, also over TCP, whose kernel
+// acknowledges them before. The count may be larger than the number of bytes.
+func TestBytesCountAsUnreadUntilTheyAreRead(t *testing.T) {
 	t.Parallel()
 	for name, open := range listening(t) {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestWhatIsUnreadCountsUntilTheLastByteIsRead(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(20 * time.Millisecond) // the other kernel has acknowledged
+			time.Sleep(20 * time.Millisecond) // by now the client's kernel has acknowledged
 			if n := unread(t, s); n < 28 {
 				t.Errorf("28 bytes were written and %d are unread", n)
 			}
@@ -100,7 +100,7 @@ func TestWhatIsUnreadCountsUntilTheLastByteIsRead(t *testing.T) {
 	}
 }
 
-// Peeking is not reading: a peer that only looks is not seen.
+// A peek of the client does not count as a read.
 func TestAPeekIsNoRead(t *testing.T) {
 	t.Parallel()
 	for name, open := range listening(t) {
@@ -119,13 +119,14 @@ func TestAPeekIsNoRead(t *testing.T) {
 				return n == 1
 			})
 			if unread(t, s) == 0 {
-				t.Error("what was only looked at counts as read")
+				t.Error("a peek counts as a read")
 			}
 		})
 	}
 }
 
-// The process is real, and it is stopped; its kernel goes on taking bytes.
+// Bytes to a stopped process stay unread although its kernel accepts them, until the process
+// goes on.
 func TestAStoppedProcessReadsNothing(t *testing.T) {
 	t.Parallel()
 	for name, open := range listening(t) {
@@ -151,7 +152,7 @@ func TestAStoppedProcessReadsNothing(t *testing.T) {
 	}
 }
 
-// stop halts the process and waits until the kernel says that it is.
+// stop stops the process and waits until the kernel reports it.
 func stop(t *testing.T, h *puppet.Helper) {
 	t.Helper()
 	if err := h.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -174,7 +175,7 @@ func TestAPipeTellsNothingOfItsReader(t *testing.T) {
 	}
 }
 
-// swallow connects and reads whatever comes.
+// swallow connects and reads to the end.
 func swallow(args []string) error {
 	c, err := net.Dial(args[0], args[1])
 	if err != nil {

@@ -46,7 +46,7 @@ func TestTheEndOfAConnectorIsToldOnce(t *testing.T) {
 		}
 	}
 	all[2].End()
-	all[0].Do(t, "heir") // its child keeps the connection: the end is that of the connector
+	all[0].Do(t, "heir") // its child keeps the connection: the connector's end counts
 	puppet.Eventually(t, "the first is told of", func() bool { return told[0].Load() == 1 })
 	time.Sleep(20 * time.Millisecond)
 	if told[0].Load() != 1 || told[1].Load() != 0 || told[2].Load() != 0 {
@@ -77,12 +77,12 @@ func TestAnEndBeforeTheWatchIsToldToo(t *testing.T) {
 	select {
 	case <-told:
 	case <-time.After(10 * time.Second):
-		t.Error("nobody was told")
+		t.Error("the end was not reported")
 	}
 }
 
-// One descriptor and one goroutine for any number of processes, and neither
-// after Close.
+// A watcher uses one goroutine for any number of processes, and leaves no goroutine and no
+// descriptor after Close.
 func TestAWatcherLeavesNothing(t *testing.T) {
 	ln, _ := unixListener(t)
 	descriptors, goroutines := openDescriptors(t), runtime.NumGoroutine()
@@ -104,7 +104,7 @@ func TestAWatcherLeavesNothing(t *testing.T) {
 		conn.Close()
 		unix.Close(client)
 		all = append(all, creds)
-		if err := w.Watch(creds, func() { t.Error("we are alive") }); err != nil {
+		if err := w.Watch(creds, func() { t.Error("the end of a living process was reported") }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// On a full disk the entry of before stays, nothing is left of what could not be written,
-// and an entry can still be dropped.
+// A write that fails on a full disk keeps the previous entry and leaves no other file. The
+// entry can still be dropped.
 func TestAFullDiskKeepsTheEntryOfBefore(t *testing.T) {
 	t.Parallel()
 	disk := t.TempDir()

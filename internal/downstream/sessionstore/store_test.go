@@ -22,7 +22,7 @@ func open(t *testing.T, dir string) *Store {
 	return s
 }
 
-// files are the names in a directory.
+// files returns the names in a directory.
 func files(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
@@ -35,9 +35,9 @@ func files(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// An entry outlives the store, until it is dropped or was not used for its life. No other
-// user can read it.
-func TestAnEntryLives(t *testing.T) {
+// An entry stays when its store is closed, until it is dropped or has not been used for the
+// time Life. No other user can read it.
+func TestAnEntryOutlivesItsStore(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "s")
 	if err := open(t, dir).Keep("a", []byte("one")); err != nil {
@@ -74,7 +74,8 @@ func TestAnEntryLives(t *testing.T) {
 	found("")
 }
 
-// What is too large, and what a killed daemon left, is never found and does not stay.
+// An entry that is too large, a draft that a killed daemon left and a link are not found,
+// and the next start removes them.
 func TestOnlyWholeEntriesAreFound(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -105,7 +106,7 @@ func TestOnlyWholeEntriesAreFound(t *testing.T) {
 	}
 }
 
-// Writers of one entry leave one whole text.
+// Simultaneous writers of one entry leave the complete text of one of them.
 func TestWritersOfOneEntry(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

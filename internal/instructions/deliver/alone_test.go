@@ -13,18 +13,18 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// guesses name texts that are there, one for other readers alone, and one that
-// is not.
+// guesses names texts that exist, one that only other readers may read, and one
+// that does not exist.
 const guesses = `{"notifications":{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["instr://session","instr://templates/judge","instr://templates/plan","instructions://templates/foreign","instr://templates/nosuch"]}}`
 
 var guessed = []string{"instr://session", "instr://templates/judge", "instr://templates/plan", "instructions://templates/foreign", "instr://templates/nosuch"}
 
-// stranger is the place that all callers on loopback share who show nothing.
+// stranger is the principal that all loopback callers without a credential share.
 func stranger() *principal.Principal {
 	return principal.New("loopback:uid=1000", principal.Fact{Name: "uid", Value: "1000", Grade: principal.Observed}).WithLocal()
 }
 
-// everyText changes all that is guessed, and has everybody told.
+// everyText changes each guessed text that exists, and has all listeners notified.
 func (h *house) everyText(n int) {
 	h.t.Helper()
 	h.file("judge", "class: instructions", fmt.Sprintf("Judgement %d.", n))
@@ -33,7 +33,7 @@ func (h *house) everyText(n int) {
 	h.tell()
 }
 
-// told is what heard gives for a change of these.
+// told is what heard returns after a change of these URIs.
 func told(uris ...string) (out []string) {
 	for _, uri := range uris {
 		out = append(out, "resources/updated "+uri)
@@ -42,16 +42,17 @@ func told(uris ...string) (out []string) {
 	return out
 }
 
-// TestAListenIsToldByItsOwnSessionAlone: guessed names, on the one connection of
-// all that come from loopback. What others bear there says nothing to who bears
-// no token, less, or one that is over.
-func TestAListenIsToldByItsOwnSessionAlone(t *testing.T) {
+// TestAListenHearsWhatItsOwnSessionMayRead: a listen is notified of the texts that its
+// own session may read. All loopback callers share one connection; a token that one
+// of them shows gives nothing to a listen without a token, with a token of fewer
+// tiers, or with an ended session.
+func TestAListenHearsWhatItsOwnSessionMayRead(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
 	full, partly, over := h.full(), h.partly(), h.full()
 	c := h.open(stranger(), "", "", true)
 	listeners := make(map[string]*hearing)
-	for name, id := range map[string]string{"full": full, "partly": partly, "nobody": "", "over": over} {
+	for name, id := range map[string]string{"full": full, "partly": partly, "none": "", "over": over} {
 		c.delivery = id
 		listeners[name], _ = c.listen(t, guesses)
 	}
@@ -68,7 +69,7 @@ func TestAListenIsToldByItsOwnSessionAlone(t *testing.T) {
 	h.end(over)
 	h.tell()
 	expect("the end of a session", map[string][]string{"over": gone})
-	// Every request of the place bears the session that may read everything.
+	// Every further request of the connection bears the session that may read everything.
 	c.delivery = full
 	c.everything(h)
 	all := told(guessed[0], guessed[1], guessed[2])
@@ -86,9 +87,10 @@ func TestAListenIsToldByItsOwnSessionAlone(t *testing.T) {
 	expect("after that", map[string][]string{"partly": told(guessed[0], guessed[2])})
 }
 
-// TestASubscriptionIsToldByItsOwnSessionAlone: in an MCP session that bears
-// several tokens, one after the other. Lists are those of the last.
-func TestASubscriptionIsToldByItsOwnSessionAlone(t *testing.T) {
+// TestASubscriptionHearsWhatItsOwnSessionMayRead: a subscription belongs to the token
+// that was shown with it, in an MCP session that shows several tokens in turn.
+// Changes of lists are those of the last token.
+func TestASubscriptionHearsWhatItsOwnSessionMayRead(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
 	full, partly := h.full(), h.partly()
@@ -129,15 +131,15 @@ func TestASubscriptionIsToldByItsOwnSessionAlone(t *testing.T) {
 	c.delivery = h.full()
 	c.everything(h)
 	h.everyText(4)
-	expect("another session of the same principal is borne, and nothing is subscribed to with it")
+	expect("another session of the same principal, which has no subscriptions")
 	h.file("another", "class: template\nmcp_prompt: true", "A new one.")
 	h.tell()
-	expect("which is told of lists", "prompts/list_changed", "resources/list_changed")
+	expect("a list of the other session", "prompts/list_changed", "resources/list_changed")
 }
 
-// TestNobodyPushesOutAnothersListen, however many he opens in the same place,
-// with however many tokens, and whatever he asks to hear of.
-func TestNobodyPushesOutAnothersListen(t *testing.T) {
+// TestManyListensDisplaceNoEarlierListen: listens go on while the same connection
+// opens many more, with many tokens and more resources than a listen may name.
+func TestManyListensDisplaceNoEarlierListen(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true, rules: `@id("ci") permit (principal == Principal::"token:ci", action == Action::"instructions.structural", resource);`})
 	own := h.s.credentials.bearer(principal.New("token:ci", principal.Fact{Name: "token", Value: "T-own", Grade: principal.Verified}).WithLocal())
@@ -173,9 +175,10 @@ func TestNobodyPushesOutAnothersListen(t *testing.T) {
 	}
 }
 
-// TestABearerTokenThatIsRevokedIsToldNoMore of what it may not read, shown
-// beside a connection or as its proof.
-func TestABearerTokenThatIsRevokedIsToldNoMore(t *testing.T) {
+// TestARevokedBearerTokenIsNotifiedOfNoChange: after its revocation a bearer token
+// is notified of the loss of its texts and of no further change, whether it was
+// shown beside a connection or authenticated it.
+func TestARevokedBearerTokenIsNotifiedOfNoChange(t *testing.T) {
 	t.Parallel()
 	good := make(chan bool, 1)
 	good <- true
@@ -206,9 +209,9 @@ func TestABearerTokenThatIsRevokedIsToldNoMore(t *testing.T) {
 	expect("afterwards", nil)
 }
 
-// TestWithoutAPassNobodyListens: what the relay has not let in for this very
-// connection, and what the era does not have.
-func TestWithoutAPassNobodyListens(t *testing.T) {
+// TestAListenNeedsAPass: listening and subscribing are refused without a pass for
+// this very connection. A modern connection has no resources/subscribe.
+func TestAListenNeedsAPass(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	id := h.full()

@@ -21,7 +21,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// relayed is a library that a test puts in the place of another one.
+// relayed is a library that a test can replace by another one.
 type relayed struct {
 	Library
 	to atomic.Pointer[Library]
@@ -37,9 +37,9 @@ func (r *relayed) now() Library {
 func (r *relayed) Ready(ctx context.Context) error     { return r.now().Ready(ctx) }
 func (r *relayed) Set() (*document.Set, library.State) { return r.now().Set() }
 
-// treacle is another store that lists many documents and gives each of them
-// just within the time that one may take: its first attempt takes minutes. What
-// it gave is counted.
+// treacle is a remote store that lists many documents and serves each of them
+// just within its time limit, so a first attempt takes minutes. It counts the
+// documents it was asked for.
 func treacle(t *testing.T) (o library.Remote, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
@@ -64,7 +64,7 @@ func treacle(t *testing.T) (o library.Remote, asked *atomic.Int64) {
 		name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 		fmt.Fprintf(w, `{"name":%q,"class":"instructions","tier":"structural","version":"%s","text":%q}`, name, hex.EncodeToString(sum[:]), text)
 	}))
-	far.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that the end breaks
+	far.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of connections that the cleanup breaks
 	far.StartTLS()
 	t.Cleanup(func() { close(over); far.Close() })
 	tls := far.Client().Transport.(*http.Transport).TLSClientConfig
@@ -72,8 +72,8 @@ func treacle(t *testing.T) (o library.Remote, asked *atomic.Int64) {
 		Authorize: func(context.Context) (string, error) { return "Bearer x", nil }}, asked
 }
 
-// TestASlowFirstAttemptIsWaitedForOnce: by all requests together, of every kind,
-// and not by each of them anew for as long as it takes.
+// TestASlowFirstAttemptIsWaitedForOnce: all requests together wait once for a slow
+// first attempt, whatever their kind. Not each of them waits.
 func TestASlowFirstAttemptIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
 	var shelf *relayed
@@ -118,14 +118,14 @@ func TestASlowFirstAttemptIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// withinNow is over: what is asked under it must be there already.
+// withinNow is a context that is already cancelled.
 func withinNow() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// tardy is a library whose first look is over when a test says so.
+// tardy is a library whose first look ends when a test closes there.
 type tardy struct {
 	Library
 	there chan struct{}
@@ -150,8 +150,9 @@ func (d *tardy) Set() (*document.Set, library.State) {
 	}
 }
 
-// TestWhatComesAfterTheWaitIsGivenAtOnce.
-func TestWhatComesAfterTheWaitIsGivenAtOnce(t *testing.T) {
+// TestDocumentsThatArriveAfterTheWaitAreDelivered: the first greeting after the
+// documents arrive has them, although earlier ones waited in vain.
+func TestDocumentsThatArriveAfterTheWaitAreDelivered(t *testing.T) {
 	t.Parallel()
 	late := &tardy{there: make(chan struct{})}
 	h := build(t, plan{library: func(l Library) Library { late.Library = l; return late }})

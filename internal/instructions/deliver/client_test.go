@@ -24,7 +24,7 @@ type client struct {
 	h        *house
 	who      *principal.Principal
 	session  string // digest of the MCP session
-	delivery string // id of the session of delivery whose token it bears
+	delivery string // id of the delivery session whose token it bears
 	conn     upstream.Conn
 	hello    []byte
 	events   chan upstream.Event
@@ -88,7 +88,7 @@ func (c *client) ask(method string, params any) upstream.Reply {
 
 type m = map[string]any
 
-// tool calls one and gives its text.
+// tool calls a tool and returns its text.
 func (c *client) tool(name string, args m) (text string, r upstream.Reply) {
 	c.h.t.Helper()
 	r = c.ask("tools/call", m{"name": name, "arguments": args})
@@ -114,7 +114,7 @@ func isDegraded(r upstream.Reply) bool {
 	return string(wire.GetPath(r.Result, "_meta", "doorward/degraded")) == "true"
 }
 
-// everything is all that a client can see or get, by any way, as one text.
+// everything is all that a client can list or read, in every way, as one text.
 func (c *client) everything(h *house) string {
 	var out strings.Builder
 	add := func(r upstream.Reply) {
@@ -152,7 +152,7 @@ func (c *client) everything(h *house) string {
 	return out.String()
 }
 
-// reader is the reader that a session of delivery is for its own user.
+// reader is the reader of a delivery session of the daemon's user.
 func (h *house) reader(delivery string) *Reader {
 	h.t.Helper()
 	r, why := h.s.readers.readerOf(gate.Act{Who: program("reader"), Delivery: delivery})
@@ -173,7 +173,7 @@ func next(t *testing.T, events <-chan upstream.Event) upstream.Event {
 	return upstream.Event{}
 }
 
-// await polls, for what happens beside a test; it fails after ten seconds.
+// await polls until ok; it fails the test after ten seconds.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {

@@ -40,7 +40,8 @@ func TestSubscriptionsAreBoundedAndSayNothing(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatIsOverIsForgotten, and its listens end.
+// TestAConnectionThatIsOverIsForgotten: a closed connection ends its listens, is
+// no longer known and answers no request.
 func TestAConnectionThatIsOverIsForgotten(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -65,7 +66,8 @@ func TestAConnectionThatIsOverIsForgotten(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: deliveries, changes, ends and listens together.
+// TestManyAtOnce: concurrent deliveries, changes, ends and listens leave no reader
+// of an ended session in the cache.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

@@ -24,8 +24,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 )
 
-// house is a real server on a real directory, real sessions, a real gate and a
-// real record.
+// house is a server with a real directory, real sessions, a real gate and a real
+// audit log.
 type house struct {
 	t      testing.TB
 	s      *Server
@@ -41,7 +41,7 @@ type house struct {
 	logs   *buffer
 }
 
-// away puts a store between the library and the server that can be taken away.
+// away is a library that a test can make unreachable.
 type away struct {
 	Library
 
@@ -59,8 +59,8 @@ func (a *away) Set() (*document.Set, library.State) {
 	return set, state
 }
 
-// changed and ended are what the library and the keeper call, which are there
-// before the server is.
+// changed and ended are the callbacks of the library and the keeper, which exist
+// before the server does.
 func (h *house) changed() {
 	if h.s != nil {
 		h.s.Changed()
@@ -73,7 +73,7 @@ func (h *house) ended(s session.Session) {
 	}
 }
 
-// take takes the store away, or gives it back.
+// take makes the store unreachable, or reachable again.
 func (h *house) take(gone bool) {
 	h.away.mu.Lock()
 	h.away.gone = gone
@@ -99,9 +99,9 @@ type plan struct {
 	mode       watermark.Mode
 	empty      bool                  // no documents to begin with
 	nowhere    bool                  // no directory either
-	library    func(Library) Library // in the place of the real one
+	library    func(Library) Library // replaces the real one
 	limits     gate.Limits
-	still      bool // nobody is told of anything but by tell
+	still      bool // changes are spread by tell alone
 	change     func(*Options)
 }
 
@@ -156,7 +156,8 @@ func build(t testing.TB, p plan) *house {
 	return h
 }
 
-// start runs what runs beside the server, until the test ends.
+// start runs the library, the keeper and, unless still, the server until the test
+// ends.
 func (h *house) start(still bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -185,7 +186,7 @@ func (h *house) must(err error) {
 	}
 }
 
-// rules is the policy with a file of the operator's.
+// rules is the policy with text as the operator's file.
 func (h *house) rules(text string) *policy.Set {
 	h.t.Helper()
 	all := policy.List{Allow: []string{"*"}}
@@ -197,7 +198,7 @@ func (h *house) rules(text string) *policy.Set {
 	return set
 }
 
-// record is what the daemon does with the notes of a commit.
+// record writes the notes of a commit into the audit log, as the daemon does.
 func (h *house) record(notes []any) error {
 	var rs []*audit.Record
 	for _, n := range notes {
@@ -232,7 +233,7 @@ func (h *house) file(name, header, body string) {
 	h.must(os.Rename(temp, filepath.Join(h.docs, name+".md")))
 }
 
-// look has the library take in what is in the directory.
+// look makes the library read the directory.
 func (h *house) look() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -240,7 +241,7 @@ func (h *house) look() {
 	h.must(h.lib.Look(ctx))
 }
 
-// issue makes a session, and gives its token and id.
+// issue makes a session and returns its token and id.
 func (h *house) issue(subject string, scope ...string) (token, id string) {
 	h.t.Helper()
 	ask := session.Request{Subject: subject, Scope: scope}
@@ -271,7 +272,7 @@ func (h *house) end(id string) {
 	h.must(err)
 }
 
-// logged is what the tests look at of a record.
+// logged are the fields of a record that the tests read.
 type logged struct {
 	Seq                              uint64
 	Kind, Source, Principal, Session string
@@ -281,8 +282,8 @@ type logged struct {
 	Detail                           map[string]string
 }
 
-// lines are the records of this server so far. Those of the relay about the
-// same requests are left out: it enters all but calls of tools itself.
+// lines are the records of this server so far. Records of the relay about the
+// same requests are left out: the relay enters all requests but tool calls.
 func (h *house) lines() []logged {
 	h.t.Helper()
 	raw, err := auditlog.Tail(h.dir, 1_000_000)
@@ -298,7 +299,7 @@ func (h *house) lines() []logged {
 	return out
 }
 
-// said is the record of an act that a test has done past the server.
+// said is the record of an act that a test does without the server.
 func said[T any](*T) any {
 	return &audit.Record{Kind: audit.Event, Source: "test", Action: "test", Resource: ServerName}
 }

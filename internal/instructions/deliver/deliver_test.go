@@ -71,12 +71,12 @@ func TestWithoutAStoreThereIsNoGreeting(t *testing.T) {
 		t.Errorf("%q %s", text, less)
 	}
 	if why := h.s.Refuses(c.act("tools/call", "x")); why != "" {
-		t.Errorf("calls are refused for a store that nobody uses: %s", why)
+		t.Errorf("calls are refused because of an unused store: %s", why)
 	}
 }
 
-// TestEachDeliveryHasOneRecord: with names, revision and bytes, and nothing of
-// the text.
+// TestEachDeliveryHasOneRecord: each way to get a text writes one record with the
+// names, the revision and the number of bytes.
 func TestEachDeliveryHasOneRecord(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -130,8 +130,8 @@ func TestEachDeliveryHasOneRecord(t *testing.T) {
 	}
 }
 
-// TestNothingDeliveredIsOnTheDisk: neither a text nor a value nor a ref, in
-// records and in the log.
+// TestNothingDeliveredIsOnTheDisk: no text, value, ref or token is in the records
+// or the program's log.
 func TestNothingDeliveredIsOnTheDisk(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -223,13 +223,14 @@ func TestAStructuralSessionGetsNothingBehavioural(t *testing.T) {
 			}
 		}
 		if !strings.Contains(seen, plantedPlan) {
-			t.Error("what it may have does not")
+			t.Error("a structural text does not reach a structural session")
 		}
 	}
 }
 
-// TestWhatBecameBehaviouralTakesItsVersionsWithIt.
-func TestWhatBecameBehaviouralTakesItsVersionsWithIt(t *testing.T) {
+// TestVersionsOfADocumentThatBecameBehaviouralAreBehavioural: a structural session
+// no longer gets the structural versions either.
+func TestVersionsOfADocumentThatBecameBehaviouralAreBehavioural(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	ctx := context.Background()
@@ -278,7 +279,7 @@ func TestWithoutALogThereIsNoDelivery(t *testing.T) {
 		t.Errorf("%s %s", less, text)
 	}
 	if !h.refs.Empty() {
-		t.Error("a ref of a text that nobody got")
+		t.Error("a text that was not delivered has a ref")
 	}
 }
 

@@ -16,14 +16,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// leak is a tool's call with a text in its arguments.
+// leak is a tool call with a text in its arguments.
 func leak(text string) []byte {
 	raw, _ := json.Marshal(m{"name": "add", "arguments": m{"deep": []string{"harmless", text}}})
 	return raw
 }
 
-// TestARefOnItsWayOutIsNoticed, however it is written, and what becomes of it
-// is what the operator wants.
+// TestARefOnItsWayOutIsNoticed: a ref in an outgoing request is found in each of
+// its encodings, recorded once, and passed, redacted or blocked as the mode says.
 func TestARefOnItsWayOutIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []watermark.Mode{watermark.Alert, watermark.Redact, watermark.Block} {
@@ -78,7 +78,6 @@ func TestARefOnItsWayOutIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAFindThatCannotBeRecordedHoldsTheRequestBack.
 func TestAFindThatCannotBeRecordedHoldsTheRequestBack(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mode: watermark.Alert})
@@ -90,7 +89,8 @@ func TestAFindThatCannotBeRecordedHoldsTheRequestBack(t *testing.T) {
 	}
 }
 
-// TestOneFindIsOneRecord for each delivery, with how often it was met.
+// TestOneFindIsOneRecord: a request with refs of two deliveries writes one record
+// for each, with the number of occurrences.
 func TestOneFindIsOneRecord(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mode: watermark.Alert})
@@ -113,8 +113,8 @@ func TestOneFindIsOneRecord(t *testing.T) {
 	}
 }
 
-// TestARequestFullOfRefsIsAFewRecords: the first deliveries have one each, all
-// others are counted in one more.
+// TestARequestFullOfRefsIsAFewRecords: the first mostFinds deliveries have one
+// record each; one more record counts all others.
 func TestARequestFullOfRefsIsAFewRecords(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, mostFinds, mostFinds + 1, 1000} {
@@ -133,9 +133,9 @@ func TestARequestFullOfRefsIsAFewRecords(t *testing.T) {
 	}
 }
 
-// TestWhatAStartedAgentPrintsIsLookedAt: its result, and all of a long output,
-// wherever the ref is in that.
-func TestWhatAStartedAgentPrintsIsLookedAt(t *testing.T) {
+// TestTheOutputOfAStartedAgentIsSearchedForRefs: refs are found in its result and
+// anywhere in a long output, also between two pieces that are read apart.
+func TestTheOutputOfAStartedAgentIsSearchedForRefs(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
 		out           string
@@ -185,8 +185,8 @@ func TestWhatAStartedAgentPrintsIsLookedAt(t *testing.T) {
 				t.Errorf("%s, %s: %+v", mode, name, l)
 			}
 		}
-		// What cannot be read to its end is not vouched for, what cannot be
-		// recorded is not given.
+		// An output that cannot be read to its end is kept in the mode alert alone. A
+		// find that cannot be recorded is not given.
 		if _, keep, blocked := h.s.Printed(act, "end", iotest.ErrReader(errors.New("gone"))); keep != (mode == watermark.Alert) || blocked {
 			t.Errorf("%s: kept %v, blocked %v", mode, keep, blocked)
 		}

@@ -28,7 +28,7 @@ func TestAStreamTellsOfChanges(t *testing.T) {
 	if e := l.event(eventTime); e != `instructions.changed {"revision":"`+now+`"}` || now == l.res.Header.Get("Doorward-Revision") {
 		t.Errorf("%s; the revision is %s", e, now)
 	}
-	// Who may not have the document does not learn that it changed.
+	// A reader that may not have the document does not learn that it changed.
 	d.file("plan", "class: instructions\ntier: structural", "A plan has no table.")
 	d.look()
 	seen := d.do(me, "GET", "/auth/templates/plan", "", as(structural)...).header.Get("Doorward-Revision")
@@ -40,7 +40,8 @@ func TestAStreamTellsOfChanges(t *testing.T) {
 	}
 }
 
-// However a session ends, its streams end within five seconds, and say so.
+// A stream ends within five seconds after its session, however that ends, and its
+// last event is session.revoked.
 func TestAStreamEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -82,9 +83,9 @@ func TestAStreamEndsWithItsTime(t *testing.T) {
 	}
 }
 
-// A bearer token has no session: its stream ends when it is good no more, or
-// when policy takes the right to listen.
-func TestAStreamEndsWithWhatProvesItsReader(t *testing.T) {
+// The stream of a bearer token, which has no session, ends when the token is no
+// longer valid. The stream of a session ends when policy takes the right to listen.
+func TestAStreamEndsWithItsTokenOrItsRight(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	token := d.structuralToken()
@@ -131,9 +132,9 @@ func TestAStreamIsOneActWithOneEnd(t *testing.T) {
 	}
 }
 
-// A reader who reads nothing holds nobody up: the daemon's work goes on, and so
-// do the others.
-func TestASlowReaderHoldsNobodyUp(t *testing.T) {
+// A stream whose client reads nothing delays neither the library nor the events
+// of another stream.
+func TestASlowReaderDelaysNoOtherReader(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	token := d.structuralToken()

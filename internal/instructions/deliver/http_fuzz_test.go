@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// FuzzATokenInAQuery: whatever net/url makes of a query, a token of ours that it
-// finds in there, and a parameter named token, was found before.
+// FuzzATokenInAQuery: queryBearsToken finds every token and every parameter named
+// token that net/url finds in the same query.
 func FuzzATokenInAQuery(f *testing.F) {
 	for _, s := range []string{"token=x", "a=dws1.x", "a=%64ws1.x", "a=1&b=2", "%zz&token=%zz", "a;b=dw_x", "x=dwa_1", "=", "&&", "t%6Fken"} {
 		f.Add(s)
@@ -31,8 +31,7 @@ func FuzzATokenInAQuery(f *testing.F) {
 	})
 }
 
-// FuzzAPath: a path that has routes is canonical, in one spelling, and what was
-// taken out of it is a name.
+// FuzzAPath: a path that has a route is canonical, and the name in it is valid.
 func FuzzAPath(f *testing.F) {
 	for _, s := range []string{"/auth/session", "/auth/templates/a/render", "/auth/templates/{name}", "/auth//session", "/auth/admin/sessions/0123456789abcdef/revoke",
 		"/auth/templates/sessions/0123456789abcdef", "/auth/%73ession", "/auth/templates/..", "/auth/admin/templates/templates/promote"} {
@@ -50,7 +49,7 @@ func FuzzAPath(f *testing.F) {
 	})
 }
 
-// FuzzABody: a body that is taken means the same to a strict reader and to
+// FuzzABody: an accepted body has the same values for a strict reader and for
 // encoding/json.
 func FuzzABody(f *testing.F) {
 	for _, s := range []string{"", "{}", `{"project":"a"}`, `{"project":"a","project":"b"}`, `{"Project":"a"}`, `{"client":{"name":"x"}}`, `{"client":null}`, `[]`, "null",
@@ -80,7 +79,8 @@ func FuzzABody(f *testing.F) {
 	})
 }
 
-// FuzzIfNoneMatch: no list panics, and none without the tag matches it.
+// FuzzIfNoneMatch: no list makes it panic, and no list without the tag matches
+// but "*".
 func FuzzIfNoneMatch(f *testing.F) {
 	for _, s := range []string{"*", `"a"`, `W/"a", "b"`, `"`, "W/", ",,", `"a" "b"`} {
 		f.Add(s)

@@ -10,7 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/watermark"
 )
 
-// Every route that docs/instructions.md lists, with the good case.
+// Every route of the table answers a valid request with its status.
 func TestEveryRouteAnswers(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -78,7 +78,7 @@ func TestEveryRouteAnswers(t *testing.T) {
 		seen["POST /auth/admin/sessions/{id}/revoke"] = true
 	}
 	d.want(404, "not_found", me, "POST", "/auth/admin/sessions/"+otherID+"/revoke", "")
-	// What the operator's tests and those of the stream ask.
+	// These routes have tests of their own.
 	seen["POST /auth/admin/templates/{name}/rollback"], seen["GET /auth/events"] = true, true
 	for path, of := range table {
 		for method := range of {
@@ -109,7 +109,7 @@ func (d *desk) versionOf(t *testing.T, name string) string {
 	return all.Versions[0].Version
 }
 
-func TestTextsComeDressedAndNamed(t *testing.T) {
+func TestTextsHavePreambleRevisionAndRef(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	token := as(d.fullToken())
@@ -194,7 +194,8 @@ func TestAStructuralReaderSeesNothingElse(t *testing.T) {
 	}
 }
 
-// What policy forbids and what there is not are one answer, to the byte.
+// A document that policy forbids and one that does not exist have the same answer,
+// byte for byte.
 func TestForbiddenAndUnknownAreOneAnswer(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{rules: `@id("no-plan") @reason("not this one") forbid (principal, action == Action::"instructions.read", resource) when { resource.name == "plan" };
@@ -258,9 +259,10 @@ func TestAMatchingETagIsAnsweredNotModified(t *testing.T) {
 	}
 }
 
-// In this order: a token in the URL, the token shown, the path, the method, who
-// may ask, query, body.
-func TestWhatIsWrongInFormIsRefused(t *testing.T) {
+// Each malformed request has its status and code. The checks come in this order:
+// a token in the URL, the token shown, the path, the method, the caller, the
+// query, the body.
+func TestMalformedRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	token := as(d.fullToken())
@@ -406,9 +408,8 @@ func TestWhatIsWrongInFormIsRefused(t *testing.T) {
 	}
 }
 
-// An announced length over the limit is refused before a byte of it is invited;
-// a body without one when it is over.
-func TestABodyIsBoundedHoweverItIsSent(t *testing.T) {
+// A chunked body, which announces no length, is refused when it exceeds the limit.
+func TestAChunkedBodyIsBounded(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	long := strings.NewReader(`{"project":"` + strings.Repeat("a", 1<<20) + `"}`)
@@ -432,7 +433,7 @@ type closer struct{}
 
 func (closer) Close() error { return nil }
 
-func TestWhileTheStoreIsAway(t *testing.T) {
+func TestASessionKeepsItsTextsWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	known, fresh := as(d.fullToken()), as(d.fullToken())
@@ -456,9 +457,9 @@ func TestWhileTheStoreIsAway(t *testing.T) {
 	d.want(200, "", me, "GET", "/auth/instructions", "", fresh...)
 }
 
-// Without a record nothing is given and nothing is made. A session ends all the
-// same, and its record waits.
-func TestWithoutARecordThereIsNothing(t *testing.T) {
+// While the audit log cannot be written, no text is given and nothing is made. A
+// session can end all the same, and its record waits.
+func TestNothingIsGivenOrMadeWithoutARecord(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	token := as(d.fullToken())

@@ -45,7 +45,7 @@ func TestASessionFromItsBeginToItsEnd(t *testing.T) {
 	if again.SessionID != made.SessionID || again.Token == made.Token || len(lines) != 1 || lines[0].Resource != "instructions/renew" || lines[0].Detail["session"] != made.SessionID {
 		t.Errorf("%+v %+v", again, lines)
 	}
-	d.want(200, "", me, "GET", "/auth/voice", "", as(made.Token)...) // for half a minute
+	d.want(200, "", me, "GET", "/auth/voice", "", as(made.Token)...) // the old token is good for half a minute more
 	lines = d.since(func() { d.want(204, "", me, "DELETE", "/auth/session", "", as(again.Token)...) })
 	if len(lines) != 1 || lines[0].Resource != "instructions/end" || lines[0].Detail["session"] != made.SessionID {
 		t.Errorf("%+v", lines)
@@ -80,7 +80,7 @@ func TestASessionIsBoundToTheCallerOrToWhatItNamesAboveIt(t *testing.T) {
 	for _, c := range []caller{elsewhere, blind, {who: "uid:1001", net: "unix", tree: me.tree}} {
 		d.want(401, "unauthenticated", c, "GET", "/auth/voice", "", as(above)...)
 	}
-	// Of whom nothing can be told, the session is bound to nothing.
+	// The session of a caller whose process is unknown is bound to nothing.
 	_, id = d.openSession(blind, "")
 	if bindOf(id) != "" {
 		t.Errorf("bound to %q", bindOf(id))
@@ -88,8 +88,9 @@ func TestASessionIsBoundToTheCallerOrToWhatItNamesAboveIt(t *testing.T) {
 	d.want(400, "malformed", blind, "POST", "/auth/session", `{"bind":"boot/5@5"}`)
 }
 
-// To look above a process costs more than all else: it is done for a session
-// that is bound there, and not for every request.
+// The ancestors of a caller are looked up only for a session that is bound to one
+// of them, and kept for two seconds. The look-up is the most expensive part of a
+// request.
 func TestACallersAncestorsAreLookedAtWhereASessionIsBoundToThem(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -114,19 +115,19 @@ func TestACallersAncestorsAreLookedAtWhereASessionIsBoundToThem(t *testing.T) {
 	if n := looks(above.Token, me); time.Since(begun) < chainKept && n > 1 || n > 5 {
 		t.Errorf("%d looks for what is above it", n)
 	}
-	// What is known of one is not known of another.
+	// The ancestors of one process are not used for another.
 	stranger := caller{who: "uid:1000", net: "unix", tree: "boot/6@6 boot/1@1"}
 	for range 2 {
 		d.want(401, "unauthenticated", stranger, "GET", "/auth/session", "", as(above.Token)...)
 	}
-	// And for two seconds at most.
+	// Ancestors are remembered for two seconds at most.
 	d.s.web.chains.keep("boot/9@9", []string{"boot/9@9"}, time.Now().Add(-chainKept))
 	if n := looks(above.Token, me); n < 1 {
 		t.Error("it is never looked at again")
 	}
 }
 
-func TestFewCallersAreRemembered(t *testing.T) {
+func TestTheNumberOfRememberedCallersIsBounded(t *testing.T) {
 	t.Parallel()
 	var c chains
 	now := time.Now()
@@ -134,15 +135,15 @@ func TestFewCallersAreRemembered(t *testing.T) {
 		c.keep(fmt.Sprint(i), []string{"x"}, now)
 	}
 	if len(c.of) != chainsMax || c.find("0", now) == nil || c.find("0", now.Add(chainKept)) != nil {
-		t.Errorf("%d are", len(c.of))
+		t.Errorf("%d callers are remembered", len(c.of))
 	}
 	c.keep("late", []string{"x"}, now.Add(chainKept))
 	if len(c.of) != 1 {
-		t.Errorf("%d are, after their time", len(c.of))
+		t.Errorf("%d callers are remembered after their time", len(c.of))
 	}
 }
 
-func TestWhoGetsASessionAndOfWhat(t *testing.T) {
+func TestPolicyDecidesSessionsAndTheirScope(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{rules: `@id("ann") permit (principal, action == Action::"instructions.behavioural", resource) when { principal.name == "oauth:https://id.example#ann" };`})
 	for _, c := range []struct {
@@ -152,7 +153,7 @@ func TestWhoGetsASessionAndOfWhat(t *testing.T) {
 		scope   []string
 	}{
 		{me, nil, 201, []string{"behavioural", "structural"}},
-		{me, as(bearerCI), 201, []string{"behavioural", "structural"}}, // on the socket the kernel says who it is
+		{me, as(bearerCI), 201, []string{"behavioural", "structural"}}, // on the Unix socket the kernel identifies the caller
 		{loopback, as(bearerCI), 201, []string{"structural"}},
 		{loopback, as("eyJ.oauth.token"), 201, []string{"behavioural", "structural"}},
 		{loopback, as(bearerScoped), 403, nil},
@@ -177,7 +178,7 @@ func TestWhoGetsASessionAndOfWhat(t *testing.T) {
 	d.want(201, "", loopback, "POST", "/auth/session", "").into(t, &made)
 	d.want(200, "", loopback, "GET", "/auth/templates/plan", "", as(made.Token)...)
 	d.want(401, "unauthenticated", loopback, "GET", "/auth/templates/plan", "")
-	// One tier that is taken away is not given again.
+	// A tier that policy takes away is not given again.
 	d.gate.SetPolicy(d.rules(`@id("less") forbid (principal, action == Action::"instructions.behavioural", resource);`))
 	full := d.fullToken()
 	d.want(403, "not_permitted", me, "POST", "/auth/session/renew", "", as(full)...)
@@ -209,11 +210,11 @@ func TestAPrincipalMakesTenSessionsAMinute(t *testing.T) {
 	if len(lines) != 1 || lines[0].Decision != audit.Deny || lines[0].Rule != ruleSessions {
 		t.Errorf("%+v", lines)
 	}
-	d.want(201, "", loopback, "POST", "/auth/session", "", as(bearerCI)...) // another has its own
+	d.want(201, "", loopback, "POST", "/auth/session", "", as(bearerCI)...) // another principal has a limit of its own
 	d.want(429, "rate_limited", caller{who: "uid:1000", net: "unix", tree: "boot/7@7 boot/1@1"}, "POST", "/auth/session", "")
 }
 
-func TestTenAtOnceAndNotOneMore(t *testing.T) {
+func TestConcurrentRequestsKeepToTheRateOfSessions(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	var made, refused atomic.Int32
@@ -234,8 +235,8 @@ func TestTenAtOnceAndNotOneMore(t *testing.T) {
 	}
 }
 
-// In no minute, wherever it begins, there are more than ten.
-func TestNoMinuteHasMore(t *testing.T) {
+// No minute, wherever it begins, has more than ten acts of a principal.
+func TestNoMinuteHasMoreActsThanItsLimit(t *testing.T) {
 	t.Parallel()
 	var p pace
 	start := time.Unix(1_000_000, 0)
@@ -266,7 +267,8 @@ func TestNoMinuteHasMore(t *testing.T) {
 	}
 }
 
-// What a client says of itself is shown to people, and decides nothing.
+// The name and version that a client claims are stripped of hidden characters and
+// cut to a length.
 func TestAClaimIsCleaned(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -282,7 +284,7 @@ func TestAClaimIsCleaned(t *testing.T) {
 	}
 }
 
-func TestTheStatusOfEverybody(t *testing.T) {
+func TestStatusTellsEachCallerItsState(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{failClosed: true})
 	status := func(c caller, headers ...string) (s Status) {

@@ -20,12 +20,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// desk is a house behind a door: what the daemon does before Serve is done here
-// with what the test says of the connection.
+// desk is a house with an HTTP server. It does what the daemon does before Serve,
+// with facts about the connection that the test gives in headers.
 type desk struct {
 	*house
 	url   string
-	looks atomic.Int32 // at who is above a caller
+	looks atomic.Int32 // look-ups of a caller's ancestors
 
 	mu      sync.Mutex
 	tokens  map[string]*principal.Principal // bearer tokens that are good
@@ -36,7 +36,7 @@ type desk struct {
 
 type linkKey struct{}
 
-// link is what the door knows of a connection.
+// link are the facts about a connection.
 type link struct {
 	who       *principal.Principal
 	unix      bool
@@ -102,8 +102,8 @@ func (d *desk) bearer(token string) (*principal.Principal, error) {
 	return nil, errors.New("not a token")
 }
 
-// named knows the tokens that were made here; of an access token's subject it
-// knows nothing, as authn does not.
+// named finds the principal of a bearer token by its name. It does not know the
+// subjects of access tokens, as authn does not.
 func (d *desk) named(name string) *principal.Principal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,8 +156,8 @@ func (d *desk) shell(_ context.Context, processes []string, complete bool) error
 	return nil
 }
 
-// ServeHTTP is the door. The headers that tell it of the connection are the
-// test's.
+// ServeHTTP authenticates a request and serves it. The headers Test-Net, Test-Who
+// and Test-Tree are the facts about the connection.
 func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := link{unix: r.Header.Get("Test-Net") != "tcp", complete: r.Header.Get("Test-Tree") != ""}
 	name := r.Header.Get("Test-Who")
@@ -192,7 +192,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.s.Serve(w, r, c.who)
 }
 
-// authenticate is authn for a loopback listener that asks for no token.
+// authenticate does what authn does for a loopback listener that requires no token.
 func (d *desk) authenticate(r *http.Request, who *principal.Principal) (*principal.Principal, error) {
 	values := r.Header["Authorization"]
 	if len(values) == 0 {
@@ -205,7 +205,7 @@ func (d *desk) authenticate(r *http.Request, who *principal.Principal) (*princip
 	return d.bearer(token)
 }
 
-// caller is who asks, and by what.
+// caller is the principal, the network and the processes of a request.
 type caller struct{ who, net, tree string }
 
 var (
@@ -213,7 +213,7 @@ var (
 	loopback = caller{who: "loopback:uid=1000", net: "tcp"}
 )
 
-// reply is an answer as it came.
+// reply is an answer as received.
 type reply struct {
 	status int
 	header http.Header
@@ -235,7 +235,7 @@ func (r *reply) into(t *testing.T, v any) {
 	}
 }
 
-// header pairs of a request: name, value, name, value.
+// request makes a request. headers alternates names and values.
 func (d *desk) request(c caller, method, target, body string, headers ...string) *http.Request {
 	d.t.Helper()
 	var in io.Reader
@@ -270,7 +270,8 @@ func (d *desk) request(c caller, method, target, body string, headers ...string)
 	return r
 }
 
-// do asks and reads the whole answer, which is guarded in every case.
+// do sends a request and reads the whole answer. It fails the test when the answer
+// lacks the headers that every answer has.
 func (d *desk) do(c caller, method, target, body string, headers ...string) *reply {
 	d.t.Helper()
 	r := d.request(c, method, target, body, headers...)
@@ -293,7 +294,7 @@ func (d *desk) do(c caller, method, target, body string, headers ...string) *rep
 	return out
 }
 
-// want is do with the status, and the code where it is a failure.
+// want is do with a check of the status and, for a failure, of the code.
 func (d *desk) want(status int, code string, c caller, method, target, body string, headers ...string) *reply {
 	d.t.Helper()
 	r := d.do(c, method, target, body, headers...)
@@ -303,7 +304,7 @@ func (d *desk) want(status int, code string, c caller, method, target, body stri
 	return r
 }
 
-// open makes a session over the socket, as its route does.
+// openSession makes a session by its route.
 func (d *desk) openSession(c caller, body string) (token, id string) {
 	d.t.Helper()
 	var made Issued
@@ -313,8 +314,8 @@ func (d *desk) openSession(c caller, body string) (token, id string) {
 
 func as(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// full is a session of both tiers that is bound to no process, structural one of
-// that tier alone.
+// fullToken is the token of a session of both tiers that is bound to no process,
+// structuralToken that of one with the structural tier alone.
 func (d *desk) fullToken() string {
 	token, _ := d.issue("uid:1000", document.Behavioural, document.Structural)
 	return token
@@ -352,7 +353,7 @@ func (d *desk) listen(t *testing.T, c caller, headers ...string) *listening {
 }
 
 // event is the next event, as "name data"; "" at the end of the stream. It fails
-// after a time.
+// the test when neither comes within the time.
 func (l *listening) event(within time.Duration) string {
 	l.t.Helper()
 	name := ""
@@ -380,10 +381,10 @@ func contextWith(r *http.Request, l link) context.Context {
 	return context.WithValue(r.Context(), linkKey{}, l)
 }
 
-// eventTime is how soon a stream has to end with what it stands on.
+// eventTime is the longest time that an event or the end of a stream may take.
 const eventTime = 5 * time.Second
 
-// records are all of this package so far.
+// records are all records of this package so far.
 func (d *desk) records() []logged {
 	d.t.Helper()
 	raw, err := auditlog.Tail(d.dir, 1_000_000)
@@ -399,7 +400,7 @@ func (d *desk) records() []logged {
 	return out
 }
 
-// since are the records of what f does.
+// since are the records that f causes.
 func (d *desk) since(f func()) []logged {
 	d.t.Helper()
 	before := len(d.records())

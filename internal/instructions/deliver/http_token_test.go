@@ -18,8 +18,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Whatever is wrong with a token, and whatever is asked with it, the answer is
-// the same to the byte.
+// Every bad token has the same answer, byte for byte, on every route.
 func TestEveryBadTokenIsTheSameRefusal(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -71,7 +70,8 @@ func TestEveryBadTokenIsTheSameRefusal(t *testing.T) {
 	}
 }
 
-// Why a token was refused is for the operator, in words of ours.
+// The reason why a token was refused is told to the operator, as one of a fixed set
+// of words.
 func TestARefusedTokenIsToldToTheOperator(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -94,7 +94,7 @@ func TestARefusedTokenIsToldToTheOperator(t *testing.T) {
 	before := len(d.reasons())
 	d.want(401, "unauthenticated", me, "GET", "/auth/instructions", "")
 	if len(d.reasons()) != before {
-		t.Error("nothing was shown, and something refused")
+		t.Error("a request without a token is reported as a refused token")
 	}
 }
 
@@ -117,20 +117,20 @@ func TestATokenIsShownOnce(t *testing.T) {
 		}
 	}
 	d.want(400, "malformed", loopback, "GET", "/auth/instructions", "", "Authorization", "Bearer "+bearerCI, "Doorward-Session", good)
-	// A started agent has a token of its own in Authorization, for the door.
+	// A started agent authenticates with a token of its own in Authorization.
 	agent := caller{who: "spawn:abc", net: "unix", tree: "boot/9@9 boot/1@1"}
 	own, _ := d.issue("spawn:abc", document.Structural)
 	d.gate.SetPolicy(d.rules(`@id("agents") permit (principal, action, resource) when { principal.name == "spawn:abc" };`))
 	d.want(200, "", agent, "GET", "/auth/session", "", "Authorization", "Bearer dwa_0123456789012345678901234567", "Doorward-Session", own)
-	// What counts for others does not count from its tree.
+	// A token of another principal does not count from the agent's process tree.
 	for _, token := range []string{good, bearerCI, d.structuralToken()} {
 		d.want(401, "unauthenticated", agent, "GET", "/auth/instructions", "", "Authorization", "Bearer dwa_0123456789012345678901234567", "Doorward-Session", token)
 	}
 	d.want(401, "unauthenticated", agent, "GET", "/auth/instructions", "", "Authorization", "Bearer "+own)
 }
 
-// In every spelling, at every path and method, before anything else is looked
-// at.
+// A token in the URL is refused in every spelling, on every path and method, before
+// anything else is checked.
 func TestATokenInTheURLIsRefused(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -172,7 +172,7 @@ func TestATokenInTheURLIsRefused(t *testing.T) {
 	}
 }
 
-// What is not under /auth/ is not this package's.
+// Ahead answers GET /auth/health and leaves paths outside /auth/ alone.
 func TestAheadLeavesOtherPathsAlone(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/", "/mcp", "/authx", "/authx/health", "/health", "/Auth/health", "//auth/health", "/x/auth/health"} {
@@ -192,8 +192,8 @@ func TestAheadLeavesOtherPathsAlone(t *testing.T) {
 	}
 }
 
-// Over TCP a session's token is its bearer's, under /auth/ alone, and never an
-// operator's.
+// Over TCP a session token reads, renews and ends its own session. It opens no
+// route of the operator and makes no further session.
 func TestASessionTokenOverTCP(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -220,11 +220,11 @@ func TestASessionTokenOverTCP(t *testing.T) {
 			}
 		}
 	}
-	// It makes no further one: it would have no end.
+	// It makes no further session: that would extend it without end.
 	if r := d.do(loopback, "POST", "/auth/session", "", good...); r.status != 403 {
 		t.Errorf("a session makes a session: %d %s", r.status, r.body)
 	}
-	// Renewing is what it can do, up to the end of its day.
+	// It can be renewed.
 	var again Issued
 	d.want(201, "", loopback, "POST", "/auth/session/renew", "", good...).into(t, &again)
 	d.want(200, "", loopback, "GET", "/auth/instructions", "", as(again.Token)...)
@@ -234,9 +234,8 @@ func TestASessionTokenOverTCP(t *testing.T) {
 	}
 }
 
-// The session of a bearer token keeps what policy reads of that token, and does
-// not outlive it.
-func TestTheSessionOfABearerTokenStandsOnIt(t *testing.T) {
+// The session of a bearer token has the scope of that token and ends with it.
+func TestTheSessionOfABearerTokenEndsWithIt(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	var made Issued
@@ -245,7 +244,7 @@ func TestTheSessionOfABearerTokenStandsOnIt(t *testing.T) {
 		t.Errorf("the scope of a token's session: %v", made.Scope)
 	}
 	d.want(200, "", loopback, "GET", "/auth/templates/plan", "", as(made.Token)...)
-	d.want(401, "unauthenticated", me, "GET", "/auth/templates/plan", "", as(made.Token)...) // it is not the kernel's word
+	d.want(401, "unauthenticated", me, "GET", "/auth/templates/plan", "", as(made.Token)...) // the caller of the socket is another principal
 	d.want(403, "not_permitted", loopback, "POST", "/auth/session", "", as(bearerScoped)...)
 	l := d.listen(t, loopback, as(made.Token)...)
 	d.withdraw(bearerCI)
@@ -256,11 +255,11 @@ func TestTheSessionOfABearerTokenStandsOnIt(t *testing.T) {
 	if e := l.event(eventTime); e != "" {
 		t.Errorf("after the end: %s", e)
 	}
-	// After a restart the token is asked for by its name.
+	// After a restart the token is looked up by its name.
 	token, _ := d.issue("token:narrow", document.Structural)
 	d.withdraw(bearerScoped)
 	d.want(401, "unauthenticated", loopback, "GET", "/auth/session", "", as(token)...)
-	// Of an access token there is no more than what the session was made with.
+	// An access token cannot be looked up, so its session does not survive a restart.
 	var oauth Issued
 	d.want(201, "", loopback, "POST", "/auth/session", "", as("eyJ.oauth.token")...).into(t, &oauth)
 	d.want(200, "", loopback, "GET", "/auth/templates/plan", "", as(oauth.Token)...)
@@ -268,12 +267,11 @@ func TestTheSessionOfABearerTokenStandsOnIt(t *testing.T) {
 	d.want(401, "unauthenticated", loopback, "GET", "/auth/templates/plan", "", as(oauth.Token)...)
 }
 
-// A scoped token's session over TCP has the scope of the token, not that of
-// somebody without one.
+// The session of a scoped token has the scope of the token over TCP too.
 func TestTheScopeOfATokenGoesWithItsSession(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
-	token, _ := d.issue("token:narrow", document.Structural) // made when the token still could
+	token, _ := d.issue("token:narrow", document.Structural) // issued in process: the route refuses a scoped token
 	who, err := d.s.Authenticate(d.shows(token))
 	d.must(err)
 	if f, _ := who.Fact("scope"); f.Value != "server:notes" || f.Grade != principal.Verified {
@@ -288,7 +286,7 @@ func (d *desk) shows(token string) *http.Request {
 	return r
 }
 
-func TestWhoASessionTokenIsOverTCP(t *testing.T) {
+func TestASessionTokenOverTCPIsItsVerifiedSubject(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	token, id := d.issue("uid:1000", document.Structural)
@@ -298,10 +296,10 @@ func TestWhoASessionTokenIsOverTCP(t *testing.T) {
 		t.Errorf("%s %s", who.Name(), who.FactsJSON())
 	}
 	if f, _ := who.Fact("uid"); f.Grade == principal.Attested {
-		t.Error("nobody attests to the bearer of a token")
+		t.Error("the uid of a token's bearer counts as attested")
 	}
 	if _, ok := who.Fact(principal.FactInstance); ok {
-		t.Error("nothing is known of its process")
+		t.Error("a token's bearer has an instance, although its process is unknown")
 	}
 	for name, r := range map[string]*http.Request{
 		"none": httptest.NewRequest("GET", "/auth/instructions", nil), "a bearer token": d.shows(bearerCI), "an agent's": d.shows("dwa_x"), "nothing of it": d.shows(session.Prefix),
@@ -312,8 +310,9 @@ func TestWhoASessionTokenIsOverTCP(t *testing.T) {
 	}
 }
 
-// Doorward-Session beside a connection to MCP.
-func TestWhatADeliveryIs(t *testing.T) {
+// The header Doorward-Session of a request to MCP gives its caller's own session,
+// given once and without a scheme; everything else is refused.
+func TestDeliveryTakesOneTokenOfTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	token, id := d.issue("uid:1000", document.Structural)
@@ -361,9 +360,10 @@ func TestWhatADeliveryIs(t *testing.T) {
 	}
 }
 
-// TestAnEndedSessionCostsGuidanceAndNoTools: however it ended, its token counts as
-// none beside a connection to MCP, with the reason. Who can get a new one and says
-// so gets the 401 that tells him to.
+// TestAnEndedSessionCostsGuidanceAndNoTools: the token of an ended session leaves
+// an MCP connection without guidance, with the reason, and without tools only under
+// fail_closed. A client that sends Doorward-Renews is refused, so that it gets a new
+// token.
 func TestAnEndedSessionCostsGuidanceAndNoTools(t *testing.T) {
 	t.Parallel()
 	user := principal.New("uid:1000").WithLocal()
@@ -398,7 +398,7 @@ func TestAnEndedSessionCostsGuidanceAndNoTools(t *testing.T) {
 					}
 					r.Header.Set("Doorward-Renews", "1")
 					if _, err := d.s.Delivery(r, user); err == nil {
-						t.Error("who can get a new one is not told to")
+						t.Error("a client that can renew its token is not refused")
 					}
 				})
 			}
@@ -406,14 +406,15 @@ func TestAnEndedSessionCostsGuidanceAndNoTools(t *testing.T) {
 	}
 }
 
-// ends ends a session past the server.
+// ends ends a session without the server.
 func (d *desk) ends(id, reason string) {
 	d.t.Helper()
 	_, err := d.keeper.End(context.Background(), id, reason, said)
 	d.must(err)
 }
 
-// Nothing of a token or a text is in a record or in the log, whatever was done.
+// No part of a token or a text is in a record or in the program's log, whatever was
+// requested.
 func TestNothingOfATokenOrATextIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -452,6 +453,6 @@ func TestNothingOfATokenOrATextIsWrittenDown(t *testing.T) {
 		}
 	}
 	if !strings.Contains(written, id) || !strings.Contains(written, `"templates":"judge,plan"`) {
-		t.Error("the record does not say who got what")
+		t.Error("the record names neither the session nor its documents")
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// TestTheToolsAreTheSameForEverybody, byte for byte.
-func TestTheToolsAreTheSameForEverybody(t *testing.T) {
+// TestTheToolsAreTheSameForEveryCaller: the list of tools is the same bytes with
+// every token and while the store is unreachable.
+func TestTheToolsAreTheSameForEveryCaller(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	over := h.full()
@@ -53,7 +54,7 @@ func TestTheToolsAreTheSameForEverybody(t *testing.T) {
 	}
 }
 
-func TestWhatAConnectionSaysOfItself(t *testing.T) {
+func TestCapabilitiesAndCachingFollowTheEra(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	legacy, modern := h.legacy("a", ""), h.modern("b", "")
@@ -86,9 +87,9 @@ func TestWhatAConnectionSaysOfItself(t *testing.T) {
 	}
 }
 
-// TestWithoutAPassNobodyGetsAnything: what the relay has not let in for this
-// very connection.
-func TestWithoutAPassNobodyGetsAnything(t *testing.T) {
+// TestNothingIsDeliveredWithoutAPass: a request that the relay has not let through
+// the gate gets no text and no list of a session.
+func TestNothingIsDeliveredWithoutAPass(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	c := h.modern("a", h.full())
@@ -172,7 +173,7 @@ func TestStatusTellsHowItStands(t *testing.T) {
 	}
 }
 
-func TestPromptsAreForThoseWhoMayHaveThem(t *testing.T) {
+func TestOnlyPermittedPromptsAreListedAndGiven(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	names := func(c *client) (out []string) {
@@ -224,7 +225,7 @@ func TestPromptsAreForThoseWhoMayHaveThem(t *testing.T) {
 	}
 }
 
-func TestResourcesAreForThoseWhoMayHaveThem(t *testing.T) {
+func TestOnlyPermittedResourcesAreListedAndGiven(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	uris := func(c *client) (out []string) {

@@ -14,8 +14,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 )
 
-// TestWhatIsCounted: texts by kind, generic ones by reason, and how long it took.
-func TestWhatIsCounted(t *testing.T) {
+// TestDeliveriesAreCountedByKind: deliveries are counted by kind, generic texts by reason, and
+// durations in buckets.
+func TestDeliveriesAreCountedByKind(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	r, ctx := h.reader(h.full()), context.Background()
@@ -48,13 +49,13 @@ func TestWhatIsCounted(t *testing.T) {
 	}
 }
 
-// full is a library that counts no more.
+// full is a library that can count no further delivery.
 type full struct{ Library }
 
 func (full) Deliver(context.Context, library.Delivery) error { return errors.New("it is full") }
 
-// TestADeliveryThatCannotBeCountedIsGiven, its mark is known, and the operator
-// hears of it once.
+// TestADeliveryThatCannotBeCountedIsGiven: the text is given, its ref is known, and
+// the program's log says once that it was not counted.
 func TestADeliveryThatCannotBeCountedIsGiven(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{library: func(l Library) Library { return full{l} }})
@@ -71,8 +72,7 @@ func TestADeliveryThatCannotBeCountedIsGiven(t *testing.T) {
 	}
 }
 
-// TestWhatWasDeliveredIsCountedForTheOperator.
-func TestWhatWasDeliveredIsCountedForTheOperator(t *testing.T) {
+func TestADeliveryIsStoredForTheOperator(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	id := h.full()
@@ -86,7 +86,8 @@ func TestWhatWasDeliveredIsCountedForTheOperator(t *testing.T) {
 	})
 }
 
-// TestOldRefsAreForgotten after thirty days, when no session is known either.
+// TestOldRefsAreForgotten: refs are forgotten after refsKept, when their session is
+// forgotten too.
 func TestOldRefsAreForgotten(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
@@ -100,7 +101,7 @@ func TestOldRefsAreForgotten(t *testing.T) {
 	}
 }
 
-// BenchmarkGreeting is a delivery with its record.
+// BenchmarkGreeting measures a delivery with its record.
 func BenchmarkGreeting(b *testing.B) {
 	h := build(b, plan{})
 	c := h.modern("a", h.full())
@@ -112,7 +113,7 @@ func BenchmarkGreeting(b *testing.B) {
 	}
 }
 
-// BenchmarkOutgoing is what a call costs that carries no ref, of a session.
+// BenchmarkOutgoing measures the checks of a session's call that carries no ref.
 func BenchmarkOutgoing(b *testing.B) {
 	h := build(b, plan{})
 	c := h.modern("a", h.full())

@@ -23,7 +23,7 @@ func human() Caller {
 	return Caller{Who: program("cli"), Processes: []string{"boot/9@9", "boot/5@5", "boot/1@1"}, Complete: true}
 }
 
-func TestTheOperatorsDayWithDocuments(t *testing.T) {
+func TestTheOperatorManagesTheVersionsOfADocument(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	ctx, o, by := t.Context(), d.s.Operator(), human()
@@ -80,7 +80,7 @@ func TestTheOperatorsDayWithDocuments(t *testing.T) {
 	}
 }
 
-func TestWhoseARefIs(t *testing.T) {
+func TestARefIsTracedToItsDelivery(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	ctx, o, by := t.Context(), d.s.Operator(), human()
@@ -158,8 +158,7 @@ func TestATokenForCI(t *testing.T) {
 	d.want(403, "not_permitted", me, "POST", "/auth/admin/sessions", `{"scope":"structural"}`)
 }
 
-// every is each act of the operator's, with arguments that it can do something
-// with.
+// every are the operator's acts, each with arguments that let it succeed.
 func every(ctx context.Context, o *Operator, version, sessionID, ref string) map[string]func(Caller) error {
 	return map[string]func(Caller) error{
 		"list":     func(by Caller) error { return second(o.List(ctx, by)) },
@@ -202,7 +201,7 @@ func TestEveryActOfTheOperatorLeavesOneRecord(t *testing.T) {
 			"a token":         {Caller{Who: principal.New("token:ci"), Processes: []string{"boot/9@9"}, Complete: true}, "default.nobody", nil},
 			"a loopback":      {Caller{Who: principal.New("loopback:uid=1000"), Processes: []string{"boot/9@9"}, Complete: true}, "default.loopback-no-admin", nil},
 			"a started agent": {Caller{Who: principal.New("spawn:abc"), Processes: []string{"boot/9@9"}, Complete: true}, "default.nobody", nil},
-			"nobody":          {Caller{Processes: []string{"boot/9@9"}, Complete: true}, "default.nobody", nil},
+			"no principal":    {Caller{Processes: []string{"boot/9@9"}, Complete: true}, "default.nobody", nil},
 		} {
 			var err error
 			lines := d.since(func() { err = act(c.by) })
@@ -231,8 +230,9 @@ func TestEveryActOfTheOperatorLeavesOneRecord(t *testing.T) {
 	}
 }
 
-// What cannot be done is refused with its reason, once, and nothing is done.
-func TestWhatAnOperatorCannotDo(t *testing.T) {
+// An act that cannot be done is refused with its reason, writes one record and
+// changes nothing.
+func TestAnImpossibleActIsRefusedAndRecordedOnce(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	first := d.versionOf(t, "plan")
@@ -292,7 +292,8 @@ func TestWhatAnOperatorCannotDo(t *testing.T) {
 	d.want(409, "conflict", me, "POST", "/auth/admin/templates/plan/promote", `{"version":"`+first+`"}`)
 }
 
-// A document of the largest size arrives, in its longest spelling.
+// A document of the largest size can be put, even when JSON escapes each of its
+// bytes.
 func TestALargeDocumentCanBePut(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -305,7 +306,7 @@ func TestALargeDocumentCanBePut(t *testing.T) {
 	}
 }
 
-func TestAnAgentsShellIsToldApartFromWhatCannotBeTold(t *testing.T) {
+func TestAnAgentsShellIsToldApartFromAnUnknownShell(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	d.agents = []string{"boot/5@5"}
@@ -315,15 +316,16 @@ func TestAnAgentsShellIsToldApartFromWhatCannotBeTold(t *testing.T) {
 	if r := d.want(403, "agent_shell", caller{who: "uid:1000", net: "unix"}, "GET", "/auth/admin/templates", ""); !strings.Contains(r.body, `"why":"unknown"`) {
 		t.Errorf("%s", r.body)
 	}
-	// Malformed or not: it is refused as what it is.
+	// A malformed request has the same refusal.
 	d.want(403, "agent_shell", me, "POST", "/auth/admin/canary", `{`)
 	d.want(403, "agent_shell", me, "GET", "/auth/admin/templates?x=1", "")
 	d.want(403, "agent_shell", me, "PUT", "/auth/admin/templates/plan", `{"content":"x"}`, "Content-Type", "text/plain")
-	// A reader it may be all the same.
+	// It can still open a session as a reader.
 	d.want(201, "", me, "POST", "/auth/session", "")
 }
 
-// Without a server: the same type, for a command line beside no daemon.
+// An Operator works without a server, for a command while no daemon runs. Acts on
+// sessions are refused as offline.
 func TestAnOperatorWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -343,11 +345,11 @@ func TestAnOperatorWithoutADaemon(t *testing.T) {
 	}
 	o = New(Options{Library: h.lib, Shelf: h.lib, Gate: h.gate}).Operator()
 	if _, err := o.List(t.Context(), Caller{Who: who}); !errors.Is(err, ErrShell) {
-		t.Errorf("nobody knows the agents, and it is let in: %v", err)
+		t.Errorf("without a check for agents it is let in: %v", err)
 	}
 }
 
-func TestWhatAFileMovesByItselfIsRecordedAsThat(t *testing.T) {
+func TestALabelMovedByAFileIsRecordedAsAnEvent(t *testing.T) {
 	t.Parallel()
 	r := Entered(&library.Act{Op: library.OpFile, Name: "plan", Label: library.Production,
 		Moves: []library.Move{{From: strings.Repeat("a", 64), To: strings.Repeat("b", 64)}, {Variant: "12345678", To: strings.Repeat("c", 64)}}}).(*audit.Record)

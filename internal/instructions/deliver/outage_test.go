@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// TestASessionGoesOnWithoutTheStore: it was given its text; one that was not
-// gets the generic one, and soon.
+// TestASessionGoesOnWithoutTheStore: a session that was given its texts keeps them
+// during an outage. A session that was not gets the generic text without delay.
 func TestASessionGoesOnWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -62,7 +62,8 @@ func TestASessionGoesOnWithoutTheStore(t *testing.T) {
 	}
 }
 
-// TestABearerTokenGoesOnForAWhile: it has no session whose end would say.
+// TestABearerTokenGoesOnForAWhile: a bearer token keeps its texts for bearerKept
+// during an outage. It has no session whose end would remove them.
 func TestABearerTokenGoesOnForAWhile(t *testing.T) {
 	t.Parallel()
 	clock := make(chan time.Time, 1)
@@ -127,8 +128,8 @@ func TestAStoreThatIsNeverReadyCostsTwoSecondsAtMost(t *testing.T) {
 	})
 }
 
-// TestCallsAreRefusedWithoutFullGuidance, where the operator wants that, and
-// told why.
+// TestCallsAreRefusedWithoutFullGuidance: under fail_closed a call without guidance
+// is refused with the reason.
 func TestCallsAreRefusedWithoutFullGuidance(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{failClosed: true})
@@ -174,9 +175,9 @@ func TestCallsAreRefusedWithoutFullGuidance(t *testing.T) {
 	}
 }
 
-// TestWhatASessionWasGivenIsGoneWithIt: from memory, at once, and its streams
-// end.
-func TestWhatASessionWasGivenIsGoneWithIt(t *testing.T) {
+// TestTheCacheOfASessionEndsWithIt: the end of a session removes its texts from
+// memory at once and ends its streams, and those of no other session.
+func TestTheCacheOfASessionEndsWithIt(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	id, stays := h.full(), h.full()
@@ -230,8 +231,9 @@ func TestWhatASessionWasGivenIsGoneWithIt(t *testing.T) {
 	}
 }
 
-// TestARevokedDocumentIsServedToNobody, not to those who had it either.
-func TestARevokedDocumentIsServedToNobody(t *testing.T) {
+// TestARevokedDocumentIsNoLongerServed: a session that had the document loses it
+// too, also during an outage.
+func TestARevokedDocumentIsNoLongerServed(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	ctx := context.Background()
@@ -252,8 +254,8 @@ func TestARevokedDocumentIsServedToNobody(t *testing.T) {
 	}
 }
 
-// takenBack is a library whose remote has taken back what it gave. Its set is
-// the last one all the same, so that nothing rests on its being empty.
+// takenBack is a library whose remote has withdrawn its documents. Its set keeps
+// the last ones, so that the test does not pass merely because the set is empty.
 type takenBack struct {
 	Library
 	gone atomic.Bool
@@ -267,8 +269,9 @@ func (l *takenBack) Set() (*document.Set, library.State) {
 	return set, state
 }
 
-// TestWhatIsTakenBackIsGivenToNobody: not to those who had it either, by no way.
-func TestWhatIsTakenBackIsGivenToNobody(t *testing.T) {
+// TestDocumentsWithdrawnByTheRemoteAreNotServed: a session that had them gets them
+// in no way either, until the remote gives them again.
+func TestDocumentsWithdrawnByTheRemoteAreNotServed(t *testing.T) {
 	t.Parallel()
 	var shelf *takenBack
 	h := build(t, plan{library: func(l Library) Library { shelf = &takenBack{Library: l}; return shelf }})
@@ -296,6 +299,6 @@ func TestWhatIsTakenBackIsGivenToNobody(t *testing.T) {
 	}
 	shelf.gone.Store(false)
 	if text := ways["read"](); !strings.Contains(text, plantedPlan) {
-		t.Errorf("it is given again: %s", text)
+		t.Errorf("it is not given again: %s", text)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// early is the house with another server, whose store is not there yet.
+// early is the house with another server that has no store yet.
 func (h *house) early(wanted bool) *house {
 	early := *h
 	early.s = New(Options{Wanted: wanted, Gate: h.gate, CanaryKey: h.s.o.CanaryKey, Refs: h.refs, Version: "1"})
@@ -25,9 +25,9 @@ func (h *house) early(wanted bool) *house {
 	return &early
 }
 
-// TestAServerIsTheSameBeforeItsStoreComes, to those who connected before: a list
-// is what it was, the text is the generic one with the reason, and what there is
-// is there afterwards.
+// TestAServerIsTheSameBeforeItsStoreComes: before its store is available the server
+// has the same list of tools and gives the generic text with the reason. Clients
+// that connected before get the texts afterwards.
 func TestAServerIsTheSameBeforeItsStoreComes(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -61,8 +61,9 @@ func TestAServerIsTheSameBeforeItsStoreComes(t *testing.T) {
 	}
 }
 
-// TestAStoreThatNobodyWantsIsNotMissed while it is not there.
-func TestAStoreThatNobodyWantsIsNotMissed(t *testing.T) {
+// TestAnUnusedStoreIsNotReportedMissing: without documents a missing store changes
+// no greeting.
+func TestAnUnusedStoreIsNotReportedMissing(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{}).early(false)
 	if h.s.storage.Used() {
@@ -73,9 +74,10 @@ func TestAStoreThatNobodyWantsIsNotMissed(t *testing.T) {
 	}
 }
 
-// TestRightsCanBeTakenWhileNobodyKnowsTheAgents, by the daemon's own user, with a
-// record that says so. Nothing can be given, and nothing told.
-func TestRightsCanBeTakenWhileNobodyKnowsTheAgents(t *testing.T) {
+// TestSessionsCanBeRevokedWhileTheAgentsAreUnknown: while the store that knows the
+// agents is unreachable, the daemon's own user can revoke a session, and the record
+// says that the agents were unknown. No other act of an operator is possible.
+func TestSessionsCanBeRevokedWhileTheAgentsAreUnknown(t *testing.T) {
 	t.Parallel()
 	other := caller{who: "uid:1001", net: "unix", tree: "boot/8@8 boot/1@1"}
 	d := openDesk(t, plan{rules: `@id("all") permit (principal, action == Action::"admin", resource);`, change: func(o *Options) {
@@ -92,7 +94,7 @@ func TestRightsCanBeTakenWhileNobodyKnowsTheAgents(t *testing.T) {
 	_, stays := d.openSession(me, "")
 	path := func(id string) string { return "/auth/admin/sessions/" + id + "/revoke" }
 	d.want(503, "store_unreachable", other, "POST", path(stays), "")
-	// Whoever cannot be told from an agent, or is one by what memory holds.
+	// A caller of unknown processes is refused as an agent's shell.
 	d.want(403, "agent_shell", caller{who: me.who, net: "unix"}, "POST", path(stays), "")
 	for method, target := range map[string]string{"GET": "/auth/admin/sessions", "POST": "/auth/admin/templates/plan/promote"} {
 		d.want(503, "store_unreachable", me, method, target, "")
@@ -111,9 +113,10 @@ func TestRightsCanBeTakenWhileNobodyKnowsTheAgents(t *testing.T) {
 	d.want(403, "agent_shell", me, "POST", path(stays), "")
 }
 
-// TestWhoHangsUpIsNotLetIn: that an agent leaves while it is asked who the agents
-// are says nothing of the database.
-func TestWhoHangsUpIsNotLetIn(t *testing.T) {
+// TestACancelledCheckForAgentsIsRefused: a caller that hangs up during the check for
+// agents is refused as an agent's shell. A cancelled check is not an unreachable
+// database, during which a revocation would be allowed.
+func TestACancelledCheckForAgentsIsRefused(t *testing.T) {
 	t.Parallel()
 	hungUp, hangUp := context.WithCancel(t.Context())
 	hangUp()
@@ -144,11 +147,11 @@ func TestWhoHangsUpIsNotLetIn(t *testing.T) {
 	}
 }
 
-// TestATokenThatNobodyCouldJudgeListensAgain: what came with it meanwhile is told
-// once to look again, and then a listen is over, and a subscription is its MCP
-// session's, by the token that it bears later. What came without a token goes on
-// as it was.
-func TestATokenThatNobodyCouldJudgeListensAgain(t *testing.T) {
+// TestAListenWithAnUncheckedTokenListensAgain: listens and subscriptions whose token
+// could not be checked are notified once when the store is available. Then a listen
+// ends, and a subscription follows the token that its MCP session shows later.
+// Those without a token go on unchanged.
+func TestAListenWithAnUncheckedTokenListensAgain(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
 	id := h.full()
@@ -156,7 +159,7 @@ func TestATokenThatNobodyCouldJudgeListensAgain(t *testing.T) {
 	modern, none := h.modern("modern", unjudged).hear(t), h.modern("none", "").hear(t)
 	bears := h.legacy("bears", unjudged)
 	legacy, calm := bears.hear(t), h.legacy("calm", "").hear(t)
-	bears.delivery = bearerMark + "0" // what can be judged meanwhile is another one's
+	bears.delivery = bearerMark + "0" // a bearer token, which can be checked meanwhile
 	bears.ask("ping", m{})
 	h.s.Equip(Stored{Shelf: h.lib, Sessions: h.keeper})
 	h.s.Again()
@@ -186,9 +189,9 @@ func TestATokenThatNobodyCouldJudgeListensAgain(t *testing.T) {
 	}
 }
 
-// TestATokenIsJudgedByNobodyWhileTheStoreIsAway, whatever it is; that none came is
-// known all the same.
-func TestATokenIsJudgedByNobodyWhileTheStoreIsAway(t *testing.T) {
+// TestNoTokenIsCheckedWhileTheStoreIsAway: every token is unjudged, even an invalid
+// one. A request without a token is known to have none.
+func TestNoTokenIsCheckedWhileTheStoreIsAway(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{}).early(true)
 	r := httptest.NewRequest("POST", "/mcp", nil)
@@ -205,8 +208,9 @@ func TestATokenIsJudgedByNobodyWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// TestALoopbackCallerIsToldAsMuchAsEver while the store is away.
-func TestALoopbackCallerIsToldAsMuchAsEver(t *testing.T) {
+// TestALoopbackCallerLearnsNoMoreWithoutTheStore: a caller without a token has the
+// same refusals with and without a store.
+func TestALoopbackCallerLearnsNoMoreWithoutTheStore(t *testing.T) {
 	t.Parallel()
 	anonymous := caller{who: "loopback:uid=1000", net: "tcp"}
 	away := func(o *Options) { o.Library, o.Sessions, o.Wanted = nil, nil, true }
@@ -222,7 +226,8 @@ func TestALoopbackCallerIsToldAsMuchAsEver(t *testing.T) {
 	}
 }
 
-// TestTheStateNamesTheLastReason: what the operator has heard last.
+// TestTheStateNamesTheLastReason: the state of a missing store has the last reason
+// that was reported.
 func TestTheStateNamesTheLastReason(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{}).early(true)

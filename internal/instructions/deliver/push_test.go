@@ -76,12 +76,11 @@ func (c *client) listen(t *testing.T, params string) (*hearing, upstream.Event) 
 	return l, ack
 }
 
-// mark is what a test puts behind all that a listener was told of.
+// mark is an event that a test appends to the notifications of a listener.
 const mark = "notifications/mark"
 
-// tell takes in what is in the directory and has everybody told, which is done
-// when it returns but for what the listens still have to write. It is for a
-// house that is still.
+// tell looks into the directory and notifies all listeners of the changes. When it
+// returns, only the listens' own writing remains. It is for a house that is still.
 func (h *house) tell() {
 	h.t.Helper()
 	h.look()
@@ -99,7 +98,7 @@ func (h *house) tell() {
 	}
 }
 
-// heard are the changes that a listener was told of, sorted, up to the mark.
+// heard are the notifications of a listener up to the mark, sorted.
 func (l *hearing) heard(t *testing.T) (out []string) {
 	t.Helper()
 	for {
@@ -116,13 +115,14 @@ func (l *hearing) heard(t *testing.T) (out []string) {
 	}
 }
 
-// TestAChangeIsToldToThoseWhoseViewItChanges, and to nobody else, in both eras.
-func TestAChangeIsToldToThoseWhoseViewItChanges(t *testing.T) {
+// TestAChangeNotifiesOnlyTheListenersItAffects: a listener is notified of a change if
+// and only if it changes the texts or lists of its session, in both eras.
+func TestAChangeNotifiesOnlyTheListenersItAffects(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
 	listeners := make(map[string]*hearing)
 	full, partly := h.full(), h.partly()
-	for who, delivery := range map[string]string{"full": full, "partly": partly, "nobody": ""} {
+	for who, delivery := range map[string]string{"full": full, "partly": partly, "none": ""} {
 		listeners[who+" legacy"] = h.legacy(who, delivery).hear(t)
 		listeners[who+" modern"] = h.modern(who, delivery).hear(t)
 	}
@@ -144,7 +144,7 @@ func TestAChangeIsToldToThoseWhoseViewItChanges(t *testing.T) {
 	h.file("extra", "class: template\nmcp_prompt: true", "More of it.")
 	expect("a new behavioural prompt", map[string][]string{"full": {"prompts/list_changed", "resources/list_changed", "resources/updated instr://session"}})
 	h.file("foreign", "class: template\ntier: structural\naudience: {principals: [\"token:other\"]}", "For another one, again.")
-	expect("a text for somebody else", nil)
+	expect("a text for other readers", nil)
 	_, err := h.lib.Rollback(context.Background(), "plan", said)
 	h.must(err)
 	expect("a rollback", map[string][]string{"full": both, "partly": both})
@@ -161,11 +161,12 @@ func TestAChangeIsToldToThoseWhoseViewItChanges(t *testing.T) {
 	gone := []string{"prompts/list_changed", "resources/list_changed", "resources/updated instr://session", "resources/updated instr://templates/plan", "resources/updated instructions://templates/foreign"}
 	expect("the end of a session", map[string][]string{"partly": gone})
 	h.file("plan", "class: instructions\ntier: structural", "A third plan.")
-	expect("a text that one of them may not have any more", map[string][]string{"full": both})
+	expect("a text that one reader may no longer have", map[string][]string{"full": both})
 }
 
-// TestTheStoreThatComesBackIsToldOf to those who got nothing while it was away.
-func TestTheStoreThatComesBackIsToldOf(t *testing.T) {
+// TestListenersAreNotifiedWhenTheStoreReturns: a listener that got nothing during an
+// outage is notified when the store is back. One that kept its texts is not.
+func TestListenersAreNotifiedWhenTheStoreReturns(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
 	had, fresh := h.full(), h.full()
@@ -183,7 +184,8 @@ func TestTheStoreThatComesBackIsToldOf(t *testing.T) {
 	}
 }
 
-// TestAStreamOfEventsTellsTheRevision, once for each.
+// TestAStreamOfEventsTellsTheRevision: a stream has one event for each revision of
+// its reader, and a slow one at least the newest.
 func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{still: true})
@@ -195,12 +197,12 @@ func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	h.tell()
 	h.tell()
 	if len(events) != 1 || len(others) != 0 {
-		t.Fatalf("%d events, and %d to somebody whose view is the same", len(events), len(others))
+		t.Fatalf("%d events, and %d for a reader whose view is the same", len(events), len(others))
 	}
 	if e := <-events; e.Name != EventChanged || e.Revision != h.s.readers.revision(r) || len(e.Revision) != 64 {
 		t.Errorf("%+v", e)
 	}
-	for i := range 3 * earRoom { // nobody reads
+	for i := range 3 * earRoom { // without a read
 		h.file("judge", "class: instructions", fmt.Sprintf("Judgement %d.", i))
 		h.tell()
 	}
@@ -226,8 +228,9 @@ func TestAStreamOfEventsTellsTheRevision(t *testing.T) {
 	}
 }
 
-// TestAChangeIsToldByItself, while Run runs.
-func TestAChangeIsToldByItself(t *testing.T) {
+// TestRunNotifiesOfAChangedFile: while Run runs, a changed file reaches the streams of
+// events and the listeners.
+func TestRunNotifiesOfAChangedFile(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	id := h.full()
@@ -241,7 +244,7 @@ func TestAChangeIsToldByItself(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("a stream of events is not told")
+		t.Error("the stream of events got no event")
 	}
 	if e := next(t, l.events); e.Method != resourceUpdated {
 		t.Errorf("%+v", e)

@@ -30,7 +30,7 @@ func TestASessionOfSomebodyElseGivesNothing(t *testing.T) {
 	}
 }
 
-// TestPolicyIsAskedAgain: a right that ends, ends for sessions that have begun.
+// TestPolicyIsAskedAgain: a right that policy takes away ends for open sessions too.
 func TestPolicyIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -61,8 +61,9 @@ func TestPolicyIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestABearerTokenReadsByItself, as policy says, without a session; shown beside
-// a connection it lends that nothing else.
+// TestABearerTokenReadsByItself: a bearer token reads without a session what policy
+// permits it. Shown beside a connection it gives that connection the same texts and
+// no more.
 func TestABearerTokenReadsByItself(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -107,8 +108,10 @@ func TestABearerTokenReadsByItself(t *testing.T) {
 	}
 }
 
-// TestAudiencesKnowWhatIsProved: who it is, by whom it was started and with what.
-func TestAudiencesKnowWhatIsProved(t *testing.T) {
+// TestAudiencesSelectByVerifiedFacts: audiences select by the name, the lineage, the
+// launcher, the project and the environment of a reader. A claimed launcher does
+// not count.
+func TestAudiencesSelectByVerifiedFacts(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{rules: `@id("all") permit (principal, action in Action::"instructions", resource);`})
 	for name, audience := range map[string]string{"mine": `principals: ["spawn:x"]`, "ours": `lineage: ["uid:1000"]`, "coders": "roles: [coder]",

@@ -18,7 +18,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// anew is the server of the next start, which knows no ref but by what is left.
+// anew is the server after a restart. It knows refs only from the database and the
+// records.
 func (h *house) anew(records func(context.Context) iter.Seq2[[]byte, error]) *Server {
 	o := h.s.o
 	o.Refs, o.Records = watermark.NewIndex(1000), records
@@ -34,8 +35,7 @@ func (h *house) past(ctx context.Context) iter.Seq2[[]byte, error] {
 	return auditlog.Backwards(ctx, h.dir)
 }
 
-// forget takes away what the database knows of deliveries, as if it had never
-// been written.
+// forget deletes the deliveries in the database, as if they had never been written.
 func (h *house) forget() {
 	h.t.Helper()
 	_, err := h.lib.Deliveries(context.Background())
@@ -46,8 +46,8 @@ func (h *house) forget() {
 	}))
 }
 
-// TestTheRecordBringsBackEveryMark, whatever was delivered and to whom, without
-// the database; and with it, what it had lost is in it again.
+// TestTheRecordBringsBackEveryMark: after a restart the refs of all deliveries are
+// known from the records alone. Rows that the database lost are written again.
 func TestTheRecordBringsBackEveryMark(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mode: watermark.Block, change: func(o *Options) { o.Holds = func(*principal.Principal) bool { return true } }})
@@ -77,7 +77,7 @@ func TestTheRecordBringsBackEveryMark(t *testing.T) {
 	if text, _ := client.tool("read", m{"name": "judge"}); !slices.ContainsFunc(h.refsIn(text), func(ref string) bool { refs = append(refs, ref); return true }) {
 		t.Fatal(text)
 	}
-	// Then the documents are others, and the sessions are over.
+	// Then the documents change, and the session ends.
 	h.file("voice", "class: voice", "Another voice.")
 	h.look()
 	h.end(id)
@@ -111,7 +111,7 @@ func TestTheRecordBringsBackEveryMark(t *testing.T) {
 	if of[refs[6]] != "token:ci plan 1" {
 		t.Errorf("of a bearer: %q", of[refs[6]])
 	}
-	// What has a row is not counted twice.
+	// A delivery that has a row is not counted twice.
 	h.must(h.anew(h.past).Reckon(ctx, h.lib))
 	again, err := h.lib.Deliveries(ctx)
 	h.must(err)
@@ -129,8 +129,8 @@ func (h *house) refsIn(text string) (out []string) {
 	return out
 }
 
-// TestARecordThatIsNoDeliveryMakesNoMark: others write to the same log, with
-// names that callers choose.
+// TestARecordThatIsNoDeliveryMakesNoMark: no other record is read as a delivery.
+// Other parts write to the same log, with names that callers choose.
 func TestARecordThatIsNoDeliveryMakesNoMark(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -163,15 +163,16 @@ func TestARecordThatIsNoDeliveryMakesNoMark(t *testing.T) {
 	}
 }
 
-// TestARecordThatCannotBeReadHoldsNobodyUp for longer than a moment.
-func TestARecordThatCannotBeReadHoldsNobodyUp(t *testing.T) {
+// TestAnUnreadableRecordDelaysRequestsBriefly: requests go on without the refs of
+// records that cannot be read, and wait a bounded time for slow ones.
+func TestAnUnreadableRecordDelaysRequestsBriefly(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mode: watermark.Block})
 	got, err := h.s.deliveries.Voice(context.Background(), h.reader(h.full()))
 	h.must(err)
 	s := h.anew(func(ctx context.Context) iter.Seq2[[]byte, error] { return auditlog.Backwards(ctx, h.dir+"/nowhere") })
 	if _, blocked := s.Outgoing(gate.Act{Who: program("b"), Server: "notes"}, leak(got.Ref)); blocked {
-		t.Error("it is known by itself")
+		t.Error("the ref is known without the record: the test shows nothing")
 	}
 	o := h.s.o
 	release := make(chan struct{})
@@ -190,9 +191,9 @@ func TestARecordThatCannotBeReadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// TestWhoSeesAListIsNamed, with his session: descriptions of behavioural
-// documents are in it.
-func TestWhoSeesAListIsNamed(t *testing.T) {
+// TestAListIsRecordedWithItsSession: a list of prompts or resources writes a record
+// with its session, because it contains descriptions of behavioural documents.
+func TestAListIsRecordedWithItsSession(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	id := h.full()
@@ -206,13 +207,13 @@ func TestWhoSeesAListIsNamed(t *testing.T) {
 			}
 		}
 	}
-	// Who sees nothing but what everybody does has the relay's record alone.
+	// A list without anything of a session has the relay's record alone.
 	before := len(h.lines())
 	h.modern("c", "").ask("prompts/list", m{})
 	if n := len(h.lines()) - before; n != 0 {
 		t.Errorf("%d records", n)
 	}
-	// Without a record nobody sees anything.
+	// Without a record the list fails.
 	c := h.modern("d", id)
 	pass, err := h.gate.Enter(c.act("prompts/list", ""))
 	h.must(err)

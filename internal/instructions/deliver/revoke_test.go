@@ -14,7 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// A token that takes the name of a revoked one takes none of its sessions.
+// A new token with the name of a revoked one does not get its sessions.
 func TestASessionDoesNotPassToTheNextTokenOfItsName(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
@@ -40,8 +40,8 @@ func TestASessionDoesNotPassToTheNextTokenOfItsName(t *testing.T) {
 	}
 }
 
-// Over TCP the session's principal reads, and policy has to let him as well as
-// the connection.
+// Over TCP a session reads as its own principal. Policy must permit both that
+// principal and the connection's.
 func TestASessionOverTCPReadsAsItsOwn(t *testing.T) {
 	t.Parallel()
 	const all = `@id("all") permit (principal, action in Action::"instructions", resource);
@@ -59,7 +59,7 @@ func TestASessionOverTCPReadsAsItsOwn(t *testing.T) {
 	if text := read("ours"); !strings.Contains(text, "For the job.") {
 		t.Errorf("its own audience: %s", text)
 	}
-	ofOthers := func(e logged) bool { return e.Kind == "event" } // of the files
+	ofOthers := func(e logged) bool { return e.Kind == "event" } // records of files
 	if l := slices.DeleteFunc(d.lines(), ofOthers); len(l) != 1 || l[0].Principal != "loopback:uid=1000" || l[0].Detail["subject"] != "token:ci" || l[0].Detail["session"] != id {
 		t.Errorf("%+v", l)
 	}
@@ -108,8 +108,9 @@ func TestASessionEndsWithoutTheDatabase(t *testing.T) {
 	}
 }
 
-// The database that knows the agents is away: that is what the operator hears.
-func TestAnAwayDatabaseIsNoAgentsShell(t *testing.T) {
+// While the database that knows the agents is unreachable, the operator is told so,
+// and not that an agent is above the shell.
+func TestAnUnreachableDatabaseIsNotReportedAsAnAgent(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{change: func(o *Options) {
 		o.Shell = func(context.Context, []string, bool) error {

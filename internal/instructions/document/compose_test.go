@@ -129,8 +129,8 @@ func TestThePointerNamesWhatItCan(t *testing.T) {
 	}
 }
 
-// Whatever there is and however much room: the text fits, is UTF-8, has its
-// preamble and ref whole, is the same twice, and says whether it is cut.
+// Every composed text of random documents and sizes fits, is UTF-8, has its whole
+// preamble and ref, is the same twice, and says whether it is cut.
 func TestEveryComposedTextKeepsItsForm(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// parse reads a document that is good.
+// parse reads a valid document.
 func parse(t testing.TB, file, content string) *Document {
 	t.Helper()
 	d, err := Parse(file, []byte(content))
@@ -22,8 +22,8 @@ func parse(t testing.TB, file, content string) *Document {
 	return d
 }
 
-// doc makes one: header lines are given without class, which is template unless
-// they say another one.
+// doc makes a document with further header lines. Its class is template unless they
+// name another one.
 func doc(t testing.TB, name, header, body string) *Document {
 	t.Helper()
 	if !strings.Contains(header, "class:") {
@@ -119,7 +119,7 @@ func TestAVariantIsTheAudienceInAnyOrder(t *testing.T) {
 		t.Errorf("%q and %q", a, b)
 	}
 	if variant(`{}`) != "" || variant(`{roles: []}`) != "" {
-		t.Error("an audience of nobody in particular is not everybody")
+		t.Error("an empty audience has a variant of its own")
 	}
 	seen := map[string]string{}
 	for _, a := range []string{`{principals: [a]}`, `{projects: [a]}`, `{roles: [a]}`, `{lineage: [a]}`, `{environments: [a]}`, `{principals: [a, b]}`, `{principals: ["a,b"]}`} {
@@ -131,9 +131,9 @@ func TestAVariantIsTheAudienceInAnyOrder(t *testing.T) {
 	}
 }
 
-// Each case has one problem, on the line that has ! at its end (which is taken
-// out), with the words behind.
-func TestWhatIsWrongIsToldWithItsLine(t *testing.T) {
+// Each case has one problem: on the line that ends in ! (which is removed), with the
+// given words.
+func TestEachProblemIsReportedWithItsLine(t *testing.T) {
 	t.Parallel()
 	head := "---\nname: a\nclass: template\n"
 	long := strings.Repeat("x", MaxBytes)
@@ -207,7 +207,7 @@ func TestWhatIsWrongIsToldWithItsLine(t *testing.T) {
 		"a reference further in":       {head + "variables:\n  a:\n    anyOf:\n    - type: string\n    - {items: {$ref: \"#\"}}!\n---\nx", `"$ref" is not a keyword`},
 		"an id":                        {head + "variables: {a: {$id: x}}!\n---\nx", `"$id" is not a keyword`},
 		"definitions":                  {head + "variables: {a: {$defs: {b: {}}}}!\n---\nx", `"$defs" is not a keyword`},
-		"a format, which nobody checks": {head + "variables: {a: {type: string, format: date}}!\n---\nx",
+		"a format, which is not checked": {head + "variables: {a: {type: string, format: date}}!\n---\nx",
 			`"format" is not a keyword`},
 		"a type that is none":           {head + "variables:\n  a:\n    type: text!\n---\nx", `"text" is not a type`},
 		"a type in a list":              {head + "variables: {a: {type: [string, int]}}!\n---\nx", `"int" is not a type`},
@@ -296,7 +296,7 @@ a.md:7: there is no variable "y" in the header`
 	}
 }
 
-// What a terminal would act on is not repeated as it is.
+// Characters that a terminal would act on are not repeated unescaped.
 func TestProblemsAreFitForATerminal(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("a.md", []byte("---\nname: a\nclass: voice\n\"a\\x20\\u00e9\\ttier\": x\n---\nx"))
@@ -305,7 +305,7 @@ func TestProblemsAreFitForATerminal(t *testing.T) {
 	}
 }
 
-func TestWhatMayStandInADocument(t *testing.T) {
+func TestUnusualBodiesAreParsedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for what, body := range map[string]string{
 		"a line of 200 KiB":         strings.Repeat("word ", 40_000) + "end",
@@ -329,8 +329,7 @@ func TestWhatMayStandInADocument(t *testing.T) {
 	if d := parse(t, "a.md", "---\nname: a\nclass: voice\n---\n\n\n    code\n\t\n  \n"); d.Body != "    code" {
 		t.Errorf("the body is %q", d.Body)
 	}
-	// The header's end may be the end of a file of which the text is missing; a
-	// text may follow without a line end.
+	// The text may lack a line end.
 	if d := parse(t, "a.md", "---\nname: a\nclass: voice\n---\nx"); d.Body != "x" {
 		t.Errorf("the body is %q", d.Body)
 	}

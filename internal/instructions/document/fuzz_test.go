@@ -13,8 +13,9 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
-// FuzzParse: a document or problems, each with a line of the file and a text
-// for a terminal; and a document keeps what the package promises of it.
+// FuzzParse: Parse returns either a document or problems. Each problem has a line of
+// the file and a text that is safe for a terminal. A document has a valid schema and
+// no hidden characters, and renders and composes within its limits.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{full, "", "---\n---\n", "---\nname: a\nclass: voice\n---\nx", "---\nname: &a [*a]\n---\n", "---\nname: a\nclass: template\nvariables: {a: {type: [string], default: x}}\n---\n{{a}}{{> b}}\\{{",
 		"\ufeff---\r\nname: 'a'\r\nclass: instructions\r\naudience: {roles: ['*']}\r\n---\r\n⟦", "---\n<<: {a: b}\n? [x]\n: y\n---\n", "---\n...\n%YAML 1.2\n---\n"} {
@@ -55,8 +56,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRender: what a caller gives never closes its fence, hides nothing, and is
-// there once for each placeholder.
+// FuzzRender: a caller's value never closes its fence, contains no hidden character,
+// and appears once for each placeholder.
 func FuzzRender(f *testing.F) {
 	for _, s := range []string{`{"v":"x"}`, `{"v":"⟧"}`, `{"v":["⟧",{"a⟧":"\u27e7"}]}`, `{"v":"\u202e\u001b"}`, `{"v":1,"v":2}`, `{"w":1}`, `{"v":"` + "\xff" + `"}`, `{"v":"\ud800"}`, `[`, `{"v":"{{v}}"}`, `{"v":1e999}`} {
 		f.Add([]byte(s))

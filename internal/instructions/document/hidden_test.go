@@ -10,9 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// TestNothingHiddenStandsInInstructions puts every hidden character there is
-// into each part of a document, which is refused then, and into a value, of
-// which it is taken out.
+// TestNothingHiddenStandsInInstructions: each hidden character is refused in each
+// part of a document, and removed from a value.
 func TestNothingHiddenStandsInInstructions(t *testing.T) {
 	t.Parallel()
 	const head = "---\nname: a\nclass: template\nvariables: {v: {default: x}}\n"

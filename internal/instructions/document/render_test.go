@@ -22,8 +22,8 @@ func TestRenderPutsEverythingInItsPlace(t *testing.T) {
 		doc(t, "shapes", "variables: {v: {}, w: {default: null}, x: {default: {a: [1, \"b\"]}}}", "{{v}}|{{w}}|{{x}}"))
 	v := s.View(Caller{}, nil)
 	for _, c := range []struct{ name, vars, want string }{
-		// An include stands as if it was written there: its variables are those of
-		// the document that is rendered, with its schemas.
+		// An include is rendered as if its text stood there: its variables and their
+		// schemas are those of the including document.
 		{"review", `{"project":"demo"}`, "# ⟦demo⟧\n3 lines, 3. {{project}} \\{{count}} a {{b}}\nRules of ⟦demo⟧.\n{{x}}|" + note},
 		{"review", `{"project":"","count":5,"any":"x"}`, "# ⟦⟧\n⟦5⟧ lines, ⟦5⟧. {{project}} \\{{count}} ⟦x⟧\nRules of ⟦⟧.\n{{x}}|" + note},
 		{"review", ` { "count" : 12e0, "project" : "\u007b{count}}" } `, "# ⟦{{count}}⟧\n⟦12e0⟧ lines, ⟦12e0⟧. {{project}} \\{{count}} a {{b}}\nRules of ⟦{{count}}⟧.\n{{x}}|" + note},
@@ -164,8 +164,8 @@ func TestATextIsNeverLargerThanItMayBe(t *testing.T) {
 	}
 }
 
-// The source of a document is one with its includes in place: read again it
-// renders the same. Another daemon hands it on that way.
+// The text of a document with its includes in place is a document that renders the
+// same. A remote store hands documents on in this form.
 func TestTheSourceOfADocumentIsADocument(t *testing.T) {
 	t.Parallel()
 	s := set(t,

@@ -26,7 +26,7 @@ func TestIncludingABehaviouralDocumentIsBehavioural(t *testing.T) {
 			t.Errorf("%s is %s", d.Name, s.Tier(d))
 		}
 	}
-	// A document of another set, such as an earlier version.
+	// A document that is not in the set, such as an earlier version.
 	if got := s.Tier(doc(t, "old", "tier: structural", "{{> one}}")); got != Behavioural {
 		t.Error(got)
 	}
@@ -38,7 +38,7 @@ func TestIncludingABehaviouralDocumentIsBehavioural(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeServedIsLeftOutAndTold(t *testing.T) {
+func TestDocumentsThatCannotBeServedAreReported(t *testing.T) {
 	t.Parallel()
 	chain := func(n int) (docs []*Document) {
 		for i := range n {
@@ -94,8 +94,8 @@ func TestWhatCannotBeServedIsLeftOutAndTold(t *testing.T) {
 	}
 }
 
-// A set of the size that a store may have is made in no time, whatever shape
-// its includes have.
+// The largest set of a store is made within half a minute, whatever shape its
+// includes have.
 func TestALargeSetIsMadeQuickly(t *testing.T) {
 	t.Parallel()
 	var docs []*Document
@@ -115,7 +115,7 @@ func TestALargeSetIsMadeQuickly(t *testing.T) {
 	if d := time.Since(began); d > 30*time.Second || v.Find("v") == nil {
 		t.Errorf("it took %v", d)
 	}
-	// And when all of them are one circle.
+	// The same for one cycle of all documents.
 	began = time.Now()
 	docs[999] = doc(t, "d999", "", "{{> d0}}")
 	s, problems := NewSet(docs)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// set is one without problems.
+// set makes a set that has no problems.
 func set(t testing.TB, docs ...*Document) *Set {
 	t.Helper()
 	s, problems := NewSet(docs)
@@ -84,7 +84,7 @@ func TestAllOfAnAudienceMustFit(t *testing.T) {
 	s := set(t, doc(t, "a", `audience: {principals: ["uid:1*"], projects: [x, y], roles: [r], lineage: ["uid:7"], environments: ["*"]}`, "text"))
 	fits := Caller{"uid:1000", "y", "r", "prod", []string{"uid:9", "uid:7"}}
 	if s.View(fits, nil).Empty() {
-		t.Error("who fits gets nothing")
+		t.Error("a caller that fits gets nothing")
 	}
 	for _, c := range []Caller{{}, {"uid:2", "y", "r", "prod", fits.Lineage}, {"uid:1000", "z", "r", "prod", fits.Lineage}, {"uid:1000", "y", "s", "prod", fits.Lineage},
 		{"uid:1000", "y", "r", "prod", []string{"uid:8"}}, {"uid:1000", "y", "r", "prod", nil}, {"uid:1000", "y", "r", "", fits.Lineage}, {"UID:1000", "y", "r", "prod", fits.Lineage}} {
@@ -129,7 +129,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-func TestEqualAudiencesAreToldAndGoByVersion(t *testing.T) {
+func TestRivalAudiencesAreReportedAndOrderedByVersion(t *testing.T) {
 	t.Parallel()
 	for a, c := range map[string]struct {
 		b      string
@@ -141,7 +141,7 @@ func TestEqualAudiencesAreToldAndGoByVersion(t *testing.T) {
 		`{roles: ["ab*"]}`:                         {`{roles: ["a*"]}`, false},
 		`{roles: ["a*"]}  `:                        {`{roles: ["b*"]}`, false},
 		`{roles: [a]}`:                             {`{roles: ["*"]}`, false},
-		`{lineage: [x]}`:                           {`{lineage: [y]}`, true}, // a caller may have both above him
+		`{lineage: [x]}`:                           {`{lineage: [y]}`, true}, // a caller may have both as ancestors
 		`{lineage: [x]}  `:                         {`{lineage: ["y*"]}`, false},
 		`{projects: [x], roles: [a, b]}`:           {`{projects: [x, y], roles: [b]}`, true},
 		`{projects: [x], roles: [a]}`:              {`{projects: [x], roles: [b]}`, false},
@@ -178,7 +178,7 @@ func TestEqualAudiencesAreToldAndGoByVersion(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotPermittedIsNotThere(t *testing.T) {
+func TestAForbiddenDocumentDoesNotExistForItsReader(t *testing.T) {
 	t.Parallel()
 	s := set(t,
 		doc(t, "a", "", "a for all"),
@@ -197,9 +197,9 @@ func TestWhatIsNotPermittedIsNotThere(t *testing.T) {
 	}{
 		{Caller{}, nil, "a for all|b for all, with a for all|c with b for all, with a for all|d"},
 		{Caller{Role: "r"}, nil, "a for r|b for all, with a for r|c for r|d"},
-		// The specific one is not permitted: the next one is taken.
+		// The most specific document is not permitted: the next one is taken.
 		{Caller{Role: "r"}, func(d *Document) bool { return d.Body != "a for r" }, "a for all|b for all, with a for all|c for r|d"},
-		// An include that is not to be had takes all with it that include it.
+		// A document whose include is not permitted is not there either.
 		{Caller{}, func(d *Document) bool { return d.Name != "a" }, "-|-|-|d"},
 		{Caller{}, func(d *Document) bool { return d.Name != "b" }, "a for all|-|-|d"},
 		{Caller{}, func(d *Document) bool { return d.Tier == Structural }, "-|-|-|d"},
@@ -222,7 +222,7 @@ func TestWhatIsNotPermittedIsNotThere(t *testing.T) {
 			t.Errorf("%+v gets %s, want %s", c.caller, joined, c.want)
 		}
 	}
-	// A more specific document whose include is not to be had gives way too.
+	// A more specific document whose include is not permitted gives way too.
 	s = set(t, doc(t, "a", "", "general"), doc(t, "a", `audience: {roles: [r]}`, "for r, with {{> b}}"), doc(t, "b", `audience: {principals: [p]}`, "b"))
 	if got := read(t, s.View(Caller{Role: "r"}, nil), "a"); got != "general" {
 		t.Error(got)
@@ -257,7 +257,7 @@ func TestARevisionIsWhatOneReaderGets(t *testing.T) {
 	if !nothing.Equal(nil) || nothing.Equal(all) || all.Equal(nil) {
 		t.Error("no view equals one")
 	}
-	// Made with Python from the two files, so that another program can.
+	// Computed with Python from the two files: another program can compute it too.
 	v := set(t, parse(t, "b", "---\nname: b\nclass: voice\n---\ny"), parse(t, "a", "---\nname: a\nclass: voice\n---\nx")).View(Caller{}, nil)
 	if v.Revision() != "4ff97c428d8e927ecc7165cbd8840e04738c3135b64f101d752944d4cf347717" {
 		t.Error(v.Revision())

@@ -20,8 +20,8 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// bed is one database with one library on one directory. A test stops and
-// starts it as a daemon would.
+// bed is a database with a library on a directory. A test stops and starts it as a
+// daemon would.
 type bed struct {
 	t *testing.T
 	*library.Library
@@ -139,13 +139,13 @@ func (b *bed) record(notes []any) error {
 	return nil
 }
 
-// aside is the record of files where a test asks for other ones.
+// aside is the record of files in tests that do not look at them.
 const aside = "a file"
 
-// written is the record of a Put.
+// written is a recorder for Put.
 func written(*library.Act) error { return nil }
 
-// recorded are the notes so far.
+// recorded are the notes so far, without aside.
 func (b *bed) recorded() []any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -181,7 +181,7 @@ func (b *bed) end() {
 	must(b.t, b.db.Close())
 }
 
-// restart is another process on what this one left.
+// restart stops the library and opens it again, as another process would.
 func (b *bed) restart() {
 	b.t.Helper()
 	b.end()
@@ -199,19 +199,19 @@ func text(name, body string, header ...string) string {
 
 func audience(project string) string { return fmt.Sprintf("audience: {projects: [%q]}", project) }
 
-// version is that of a file's content.
+// version is the version of a file with this content.
 func version(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return hex.EncodeToString(sum[:])
 }
 
-// file writes a file of the directory, without having it looked at.
+// file writes a file of the directory without a look at it.
 func (b *bed) file(name, content string) {
 	b.t.Helper()
 	must(b.t, os.WriteFile(filepath.Join(b.dir, name), []byte(content), 0o600))
 }
 
-// write writes a file and has it looked at.
+// write writes a file and looks into the directory.
 func (b *bed) write(name, content string) {
 	b.t.Helper()
 	b.file(name, content)
@@ -251,8 +251,8 @@ func (b *bed) serves(want ...string) {
 	}
 }
 
-// is fails the test unless the library is OK, or is not for a reason with these
-// words.
+// is fails the test unless the library is OK, where reason is empty, or is not OK
+// for a reason with these words.
 func (b *bed) is(reason string) library.State {
 	b.t.Helper()
 	_, state := b.Set()
@@ -285,7 +285,7 @@ func (b *bed) noProblems() {
 	}
 }
 
-// note makes what is recorded of an act: itself.
+// note makes the record of an act: a copy of the act.
 func note(a *library.Act) any {
 	c := *a
 	c.Moves = slices.Clone(a.Moves)
@@ -325,7 +325,7 @@ func (b *bed) lookup(name, ref string) (out []string) {
 	return out
 }
 
-// exec runs one statement of the test's own.
+// exec runs one statement, which must change a row.
 func (b *bed) exec(query string, args ...any) {
 	b.t.Helper()
 	must(b.t, b.db.Write(context.Background(), func(tx *store.Tx) error {
@@ -347,7 +347,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it never came to this: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }

@@ -53,8 +53,8 @@ func TestDeliveriesAreCountedOverRestarts(t *testing.T) {
 	})
 }
 
-// A crash takes a second of them: what is new is in the database soon, what was
-// repeated within a minute.
+// A new delivery is in the database within a second or so, its repetitions within a
+// minute, so a crash loses little and a repetition costs no write.
 func TestANewDeliveryIsWrittenSoonAndItsRepetitionsLater(t *testing.T) {
 	b := on(t, library.Options{})
 	b.deliver(delivery("s1", "voice"))
@@ -88,9 +88,10 @@ func TestDeliveriesOlderThan30DaysAreForgotten(t *testing.T) {
 	await(t, "its row is gone", func() bool { return b.count(`SELECT count(*) FROM instruct_deliveries`) == 1 })
 }
 
-// A database that does not answer holds no delivery up, and what waits for it
-// has a bound; nothing of that is lost when it answers again.
-func TestADeliveryWaitsForNothing(t *testing.T) {
+// A delivery does not wait for a database that does not answer. The number of
+// deliveries that wait to be written is bounded, and none of them is lost when the
+// database answers again.
+func TestADeliveryDoesNotWaitForTheDatabase(t *testing.T) {
 	b := on(t, library.Options{}, func(l *library.Library) { l.Hold(500, 10*time.Millisecond) })
 	b.deliver(delivery("s0", "voice"))
 	b.delivered()
@@ -116,7 +117,7 @@ func TestADeliveryWaitsForNothing(t *testing.T) {
 			full++
 		}
 	}
-	b.deliver(delivery("s1", "voice")) // what is known to wait is counted still
+	b.deliver(delivery("s1", "voice")) // a repetition of one that waits is counted
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("1000 deliveries took %s", took)
 	}
@@ -172,7 +173,7 @@ func TestARefLeadsToItsDelivery(t *testing.T) {
 			t.Errorf("%v: %+v", found, d)
 		}
 		if _, found, err := b.Delivered(t.Context(), "dwi-s3voice"); found || err != nil {
-			t.Errorf("a ref that nobody got: %v, %v", found, err)
+			t.Errorf("a ref that was never delivered: %v, %v", found, err)
 		}
 		b.clock.Add(int64(31 * 24 * time.Hour))
 		if _, found, err := b.Delivered(t.Context(), "dwi-s2voice"); found || err != nil {

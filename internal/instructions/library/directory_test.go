@@ -16,7 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-func TestAFileIsProductionAtOnceAndSoIsWhatItBecomes(t *testing.T) {
+func TestAFileAndItsChangesAreProductionAtOnce(t *testing.T) {
 	onBoth(t, library.Options{Entered: note}, func(t *testing.T, b *bed) {
 		b.serves()
 		b.is("")
@@ -74,8 +74,8 @@ func TestNothingIsToldWhenNothingChanged(t *testing.T) {
 	}
 }
 
-// What must not be read is refused with its reason, and a named pipe does not
-// hold the look up.
+// A file that other users could have written, or that is no regular file, is refused
+// with its reason. A named pipe does not block the look.
 func TestAFileThatAnybodyCouldHaveWrittenIsRefused(t *testing.T) {
 	b := on(t, library.Options{})
 	good := text("good", "good")
@@ -144,9 +144,9 @@ func TestADirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	b.serves("a=x")
 }
 
-// The earlier version goes on, also for another process; when the file is good
-// again it is production.
-func TestABadFileCostsItselfAndNoMore(t *testing.T) {
+// A bad file leaves its earlier version served, also after a restart. When the file
+// is valid again, it is production.
+func TestABadFileLeavesItsEarlierVersionServed(t *testing.T) {
 	onBoth(t, library.Options{}, func(t *testing.T, b *bed) {
 		b.write("a.md", text("a", "first"))
 		b.write("b.md", text("b", "other"))
@@ -206,9 +206,9 @@ func TestAMissingDirectory(t *testing.T) {
 		reason   string
 		unused   bool
 	}{
-		{"that nobody named means that nobody uses this", false, false, "", true},
-		{"that was named is an outage", true, false, "is missing", false},
-		{"that there once was is an outage", false, true, "is missing", false},
+		{"that is not configured means that the library is unused", false, false, "", true},
+		{"that is configured is an outage", true, false, "is missing", false},
+		{"that existed before is an outage", false, true, "is missing", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := on(t, library.Options{Required: c.required})
@@ -222,7 +222,7 @@ func TestAMissingDirectory(t *testing.T) {
 				t.Errorf("%+v", state)
 			}
 			b.serves()
-			must(t, os.Mkdir(b.dir, 0o700)) // any program could have put it there
+			must(t, os.Mkdir(b.dir, 0o700)) // any program could have made it
 			b.write("b.md", text("b", "y"))
 			b.serves()
 			if c.unused {
@@ -242,7 +242,7 @@ func TestAMissingDirectory(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatGoesAwayKeepsTheLastSetForThoseWhoHaveIt(t *testing.T) {
+func TestTheLastSetIsServedWhileTheDirectoryIsMissing(t *testing.T) {
 	b := on(t, library.Options{})
 	b.write("a.md", text("a", "x"))
 	away := b.dir + ".away"
@@ -274,9 +274,10 @@ func TestWithNeitherDirectoryNorRemoteItIsUnused(t *testing.T) {
 	<-done
 }
 
-// TestAnotherDirectoryUnderTheNameIsToldOfFirst: before anything of it is given
-// out, once, and not for a change in the directory, nor for one that comes back.
-func TestAnotherDirectoryUnderTheNameIsToldOfFirst(t *testing.T) {
+// TestAReplacedDirectoryIsReportedBeforeItIsServed: Replaced is called once, before
+// anything of another directory under the name is served. It is not called when the
+// same directory comes back.
+func TestAReplacedDirectoryIsReportedBeforeItIsServed(t *testing.T) {
 	var b *bed
 	var told []string
 	b = on(t, library.Options{Replaced: func() {
@@ -304,9 +305,9 @@ func TestAnotherDirectoryUnderTheNameIsToldOfFirst(t *testing.T) {
 	}
 }
 
-// TestNothingOfAnotherDirectoryIsProductionByItself: who wrote what is new in it
-// cannot be told. What was known goes on, and after the next start it is the
-// directory like any other.
+// TestNothingOfAnotherDirectoryIsProductionByItself: new contents of another
+// directory under the name are served only after a promote, because its author is
+// unknown. Known versions stay served. After a restart it is an ordinary directory.
 func TestNothingOfAnotherDirectoryIsProductionByItself(t *testing.T) {
 	onBoth(t, library.Options{Entered: note}, func(t *testing.T, b *bed) {
 		b.write("a.md", text("a", "x"))
@@ -333,9 +334,10 @@ func TestNothingOfAnotherDirectoryIsProductionByItself(t *testing.T) {
 	})
 }
 
-// TestADirectoryThatPutMadeIsNoOther: it is told of, since others must be kept
-// from it, and its documents are production at once.
-func TestADirectoryThatPutMadeIsNoOther(t *testing.T) {
+// TestADirectoryMadeByPutIsTrusted: documents of a directory that Put made are
+// production at once. Replaced is called for it all the same, so that the daemon can
+// protect it.
+func TestADirectoryMadeByPutIsTrusted(t *testing.T) {
 	told := 0
 	b := on(t, library.Options{Replaced: func() { told++ }})
 	must(t, os.Rename(b.dir, b.dir+".old"))

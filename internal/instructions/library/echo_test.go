@@ -32,8 +32,8 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-// TestARemoteThatRepeatsTheCredentialIsNotQuoted has a remote repeat our
-// credential at every place of its answers: it is in no log, reason or problem.
+// TestARemoteThatRepeatsTheCredentialIsNotQuoted: a credential that the remote
+// repeats anywhere in its answers is in no log, reason or problem.
 func TestARemoteThatRepeatsTheCredentialIsNotQuoted(t *testing.T) {
 	t.Parallel()
 	const hidden = "5ecret-of-the-library"

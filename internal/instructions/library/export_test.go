@@ -4,8 +4,8 @@ import "time"
 
 // These change a library before it runs.
 
-// OnLook has f called at each look into the directory: a file system that hangs
-// is one whose looks do not come back.
+// OnLook makes each look into the directory call f first. An f that does not return
+// is a file system that hangs.
 func (l *Library) OnLook(f func()) {
 	sees := l.sees
 	l.sees = func(s *scanner) sight { f(); return sees(s) }

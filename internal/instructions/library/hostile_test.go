@@ -17,8 +17,9 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-// A remote that means harm gives nothing but what documents may be.
-func TestARemoteDocumentThatMayNotBeIsRefused(t *testing.T) {
+// An invalid document of a remote is refused with its reason, and the others are
+// served.
+func TestAnInvalidRemoteDocumentIsRefused(t *testing.T) {
 	t.Parallel()
 	change := func(f func(*farDoc)) farDoc {
 		d := far("x", "text")
@@ -66,8 +67,9 @@ func TestARemoteDocumentThatMayNotBeIsRefused(t *testing.T) {
 	}
 }
 
-// What is given under a name must be what was listed under it.
-func TestAnotherAnswerThanWasListedIsRefused(t *testing.T) {
+// A document whose name, version, class or tier differs from the remote's list is
+// refused.
+func TestADocumentThatDiffersFromItsListIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*farDoc){
 		"name":    func(d *farDoc) { d.Name = "good" },
@@ -96,8 +98,8 @@ func TestAnotherAnswerThanWasListedIsRefused(t *testing.T) {
 	}
 }
 
-// A part of a set is never served: one document that does not come keeps the
-// set from before.
+// A refresh is served as a whole or not at all: one document that cannot be fetched
+// keeps the set from before.
 func TestARefreshIsTakenWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, far("a", "first"), far("b", "first"))
@@ -114,7 +116,7 @@ func TestARefreshIsTakenWholeOrNotAtAll(t *testing.T) {
 	comesTo(t, b, "a=second", "b=second")
 }
 
-func TestNothingOfARemoteIsOnDiskAndNothingIsDoneToIt(t *testing.T) {
+func TestARemoteIsReadOnlyAndNotStoredOnDisk(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, far("a", "the heron waits for nobody"))
 	b := newBed(t, from(o), "")
@@ -192,8 +194,8 @@ func TestARemoteIsReachedByTLSOrOnThisMachine(t *testing.T) {
 	}
 }
 
-// Without a client of its own it reaches public addresses alone.
-func TestARemoteAtAPrivateAddressNeedsAClientThatMay(t *testing.T) {
+// The default client of a remote reaches public addresses alone.
+func TestTheDefaultClientReachesNoPrivateAddress(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, far("a", "first"))
 	opt := from(o)
@@ -203,9 +205,8 @@ func TestARemoteAtAPrivateAddressNeedsAClientThatMay(t *testing.T) {
 	b.is("is not allowed as an upstream")
 }
 
-// A remote that gives without end is left when it has given too much, not at the
-// end.
-func TestARemoteThatGivesTooMuchIsLeftEarly(t *testing.T) {
+// The download of a remote's documents stops when they exceed 64 MiB together.
+func TestADownloadStopsAtItsLimit(t *testing.T) {
 	t.Parallel()
 	var docs []farDoc
 	for i := range 1000 {

@@ -28,7 +28,7 @@ func TestRollbackGoesBackSeveralTimesAndLastsOverARestart(t *testing.T) {
 		_, err := b.Rollback(t.Context(), "a", note)
 		refused(t, err, library.ErrNoEarlier)
 		b.serves("a=number 0")
-		// What the operator chose is what one can come back to.
+		// A rollback goes back to the version that was in force before the promote.
 		b.promote("a", version(all[2])[:12], "")
 		b.rollback("a")
 		b.serves("a=number 0")
@@ -39,8 +39,7 @@ func TestRollbackGoesBackSeveralTimesAndLastsOverARestart(t *testing.T) {
 	})
 }
 
-// A file that is written back to an earlier content was changed, and is
-// production like any change.
+// A file that is written back to an earlier content is production, like any change.
 func TestAFileThatIsChangedBackIsProduction(t *testing.T) {
 	b := on(t, library.Options{})
 	b.write("a.md", text("a", "first"))
@@ -64,7 +63,7 @@ func TestRollbackUndoesOneActOnly(t *testing.T) {
 		b.serves("a=x1", "a=y1")
 		_, err := b.Rollback(t.Context(), "a", note)
 		refused(t, err, library.ErrNoEarlier)
-		// What one act moved goes back together.
+		// The labels that one act moved go back together.
 		if a := b.promote("a", "", ""); len(a.Moves) != 2 {
 			t.Errorf("%+v", a)
 		}
@@ -113,7 +112,7 @@ func TestARevokedVersionIsNeverGivenOutAgain(t *testing.T) {
 		nothing()
 		b.restart()
 		nothing()
-		// Nothing comes by itself.
+		// After a revocation no file is production by itself until a promote.
 		b.write("a.md", three)
 		b.serves("b=other")
 		b.write("a.md", two)
@@ -338,6 +337,6 @@ func TestALabelledVersionIsFoundWithoutTheDatabase(t *testing.T) {
 	}))
 	equal(t, "the version", b.lookup("a", version(one)), "first")
 	if _, err := b.Lookup("a", version(one)[:20]); err == nil {
-		t.Error("what begins like it is told without the database, which may know another")
+		t.Error("a prefix is resolved without the database, which may have another version with it")
 	}
 }

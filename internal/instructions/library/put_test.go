@@ -33,7 +33,7 @@ func (b *bed) has(want ...string) {
 	equal(b.t, "files", got, want...)
 }
 
-// What was put is served when Put returns, and is a file like any other.
+// A put document is served when Put returns, and is an ordinary file.
 func TestAPutDocumentIsServedAtOnce(t *testing.T) {
 	b := on(t, library.Options{})
 	b.put("a", text("a", "first"))
@@ -66,7 +66,7 @@ func TestAPutReplacesTheFileThatHoldsTheDocument(t *testing.T) {
 	b.noProblems()
 }
 
-// Nothing that is in the way is written over.
+// Put overwrites no file of another document and no link.
 func TestAPutTakesAFreeName(t *testing.T) {
 	b := on(t, library.Options{})
 	b.file("a.md", text("b", "not a"))
@@ -78,7 +78,7 @@ func TestAPutTakesAFreeName(t *testing.T) {
 	}
 }
 
-// A text that is edited for a narrower audience leaves no file for the wider.
+// Replace leaves no file for the wider audience when a text gets a narrower one.
 func TestReplacePutsAnotherAudienceInTheSameFile(t *testing.T) {
 	b := on(t, library.Options{})
 	wide, narrow := text("a", "for all"), text("a", "for few", audience("x"))

@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// acts are the methods that change labels, versions or the directory, each with
-// a call that does.
+// acts are the methods that change labels, versions or the directory, each with a
+// call that changes something.
 var acts = map[string]func(b *bed, note library.Note) error{
 	"Promote": func(b *bed, note library.Note) error {
 		_, err := b.Promote(b.t.Context(), "a", "", "staging", note)
@@ -31,7 +31,7 @@ var acts = map[string]func(b *bed, note library.Note) error{
 	},
 }
 
-// recorder is a Note's record, made at once.
+// recorder makes a Recorder of a Note.
 func recorder(b *bed, note library.Note) library.Recorder {
 	if note == nil {
 		return nil
@@ -57,8 +57,8 @@ var counts = map[string]func(b *bed) error{
 	"Restore":    func(b *bed) error { return b.Restore(library.Delivered{Count: 1, First: b.now(), Last: b.now()}) },
 }
 
-// readers are the methods that change nothing; Look, Ready and Run take what is
-// in the directory, which TestAFileIsNotTakenWithoutARecord covers.
+// readers are the methods that change nothing by themselves. Look and Run take files
+// of the directory, which TestAFileIsNotTakenWithoutARecord covers.
 var readers = []string{"Content", "List", "Look", "Lookup", "Ready", "Run", "Set", "Versions"}
 
 // ofTests are methods that export_test.go adds.
@@ -80,8 +80,8 @@ func TestEveryMethodOfTheLibraryIsKnownToActOrToRead(t *testing.T) {
 	}
 }
 
-// TestWithoutARecordNoLabelMovesAndNoFileIsWritten: whatever is missing of a
-// record, every row and file is as it was.
+// TestWithoutARecordNoLabelMovesAndNoFileIsWritten: an act whose record fails, or
+// that has none, leaves every row and file as it was.
 func TestWithoutARecordNoLabelMovesAndNoFileIsWritten(t *testing.T) {
 	t.Parallel()
 	ways := map[string]library.Note{"the recorder fails": note, "there is no recorder": nil, "the recorder makes nothing": func(*library.Act) any { return nil }}
@@ -155,7 +155,7 @@ func TestALibraryNeedsARecorder(t *testing.T) {
 	}
 }
 
-// all is all that the database and the directory hold, but the files named.
+// all is the content of the database and the directory, without the named files.
 func (b *bed) all(but ...string) (all string) {
 	b.t.Helper()
 	must(b.t, b.db.Read(b.t.Context(), func(tx *store.Tx) error {

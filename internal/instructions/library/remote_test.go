@@ -20,7 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
-// farDoc is a document of the other Doorward as its routes give it.
+// farDoc is a document in the answers of another Doorward.
 type farDoc struct {
 	Name        string          `json:"name"`
 	Class       string          `json:"class"`
@@ -48,7 +48,7 @@ type origin struct {
 	mu        sync.Mutex
 	list      []farDoc
 	instead   http.HandlerFunc                              // answers everything
-	door      func(http.ResponseWriter, *http.Request) bool // false: it has answered
+	door      func(http.ResponseWriter, *http.Request) bool // false: it has answered itself
 	insteadOf map[string]http.HandlerFunc
 
 	lists, texts, unchanged, asked atomic.Int64
@@ -59,7 +59,7 @@ type origin struct {
 func newOrigin(t *testing.T, docs ...farDoc) *origin {
 	o := &origin{token: "Bearer the-token", list: docs, insteadOf: make(map[string]http.HandlerFunc)}
 	o.Server = httptest.NewUnstartedServer(o)
-	o.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that a test breaks
+	o.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of connections that a test breaks
 	o.StartTLS()
 	t.Cleanup(o.Close)
 	return o
@@ -71,8 +71,8 @@ func (o *origin) set(docs ...farDoc) {
 	o.list = docs
 }
 
-// answer has all requests, or those of one document, answered by h; nil: as
-// they should be.
+// answer makes h answer all requests, or those of one document; a nil h restores the
+// normal answers.
 func (o *origin) answer(name string, h http.HandlerFunc) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -83,7 +83,7 @@ func (o *origin) answer(name string, h http.HandlerFunc) {
 	o.insteadOf[name] = h
 }
 
-// guard has every request pass a door first; nil: none.
+// guard makes door check every request first; nil removes it.
 func (o *origin) guard(door func(http.ResponseWriter, *http.Request) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,7 +143,7 @@ func reply(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// from is a library that takes its documents from there.
+// from are the options of a library that mirrors the origin.
 func from(o *origin) library.Options {
 	tls := o.Client().Transport.(*http.Transport).TLSClientConfig
 	return library.Options{Remote: &library.Remote{URL: o.URL + "/below/", Every: 20 * time.Millisecond, Stale: time.Minute,
@@ -196,7 +196,8 @@ func TestDocumentsOfAnotherDoorwardAreServedAndFollowed(t *testing.T) {
 	b.is("")
 }
 
-// What did not change is not sent again, and nobody is told.
+// An unchanged list is not sent again, its documents are not fetched again, and
+// Changed is not called.
 func TestAnUnchangedListCostsNothing(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, far("a", "first"), far("b", "second"))
@@ -210,8 +211,8 @@ func TestAnUnchangedListCostsNothing(t *testing.T) {
 	}
 }
 
-// The version of a document does not change with what it includes; its text
-// does.
+// A document is fetched again when one that it includes has changed: its text
+// changes with the include, its version does not.
 func TestATextThatChangedThroughWhatItIncludesIsFetchedAgain(t *testing.T) {
 	t.Parallel()
 	a, part := far("a", "with one"), far("part", "one")
@@ -224,7 +225,7 @@ func TestATextThatChangedThroughWhatItIncludesIsFetchedAgain(t *testing.T) {
 	comesTo(t, b, "a=with two", "part=two")
 }
 
-func TestARemoteThatFailsIsSaidAndComesBack(t *testing.T) {
+func TestAFailingRemoteIsReportedAndRecovers(t *testing.T) {
 	t.Parallel()
 	page := func(body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -272,7 +273,7 @@ func TestARemoteThatFailsIsSaidAndComesBack(t *testing.T) {
 			o.answer("", nil)
 			comesTo(t, b, "a=first")
 			b.noProblems()
-			// Later the same costs nothing but a warning.
+			// Once there are documents, the same failure is only a warning.
 			o.answer("", c.answer)
 			await(t, "it is noticed", func() bool { _, s := b.Set(); return len(s.Problems) == 1 && s.Problems[0].Warning })
 			b.problem(o.URL, "the last attempt failed")
@@ -284,9 +285,9 @@ func TestARemoteThatFailsIsSaidAndComesBack(t *testing.T) {
 	}
 }
 
-// TestARefusedCredentialIsNoOutage: once the remote answers that the credential
-// gives no access, nothing of what it gave goes on, whatever it answers after that,
-// until it gives its documents again.
+// TestARefusedCredentialIsNoOutage: when the remote refuses the credential, or none is
+// left, its documents are no longer served. Later failures do not bring them back;
+// only a complete answer does.
 func TestARefusedCredentialIsNoOutage(t *testing.T) {
 	t.Parallel()
 	status := func(code int) http.HandlerFunc {
@@ -345,8 +346,8 @@ func TestARefusedCredentialIsNoOutage(t *testing.T) {
 	}
 }
 
-// An answer that only means something beside an earlier one is none.
-func TestUnchangedIsNoAnswerToTheFirstQuestion(t *testing.T) {
+// The status 304 is an error when there is no earlier answer.
+func TestNotModifiedIsNoAnswerToTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
 	o.answer("", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
@@ -355,9 +356,9 @@ func TestUnchangedIsNoAnswerToTheFirstQuestion(t *testing.T) {
 	b.is("HTTP 304")
 }
 
-// The first attempt is short, since somebody waits for it; then there is more
-// patience.
-func TestASlowRemoteDegradesInTimeAndIsWaitedForThen(t *testing.T) {
+// The first attempt ends after two seconds, because a start waits for it. Later
+// attempts wait longer.
+func TestASlowRemoteFailsTheFirstAttemptOnly(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, far("a", "first"))
 	var slow atomic.Bool

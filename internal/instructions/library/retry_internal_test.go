@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// However long somebody wants us to wait, and in whatever words, we wait within
-// bounds of our own.
-func TestAWaitIsTakenFromWhatTheOtherSideSaysWithinBounds(t *testing.T) {
+// Every Retry-After leads to a wait within fixed bounds, or to none where it cannot be
+// read.
+func TestRetryAfterIsObeyedWithinBounds(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for value, want := range map[string]time.Duration{
@@ -24,9 +24,8 @@ func TestAWaitIsTakenFromWhatTheOtherSideSaysWithinBounds(t *testing.T) {
 	}
 }
 
-// A refresh waits no longer than it has time for, and all its requests wait
-// together.
-func TestARefreshHasSoMuchPatience(t *testing.T) {
+// A refresh does not wait beyond its end, and all its requests wait together.
+func TestTheWaitsOfARefreshAreBounded(t *testing.T) {
 	t.Parallel()
 	p := &patience{end: time.Now().Add(5 * time.Second)}
 	if p.later(waitMost) {

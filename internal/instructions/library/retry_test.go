@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// rate lets so many requests a second in, counted from the first of them, and
-// answers the others as a limit of calls does.
+// rate admits a requests in each second, counted from the first of them, and answers
+// the others with 429 and Retry-After.
 type rate struct {
 	a       int
 	mu      sync.Mutex
@@ -43,10 +43,10 @@ func many(n int) (docs []farDoc, bodies []string) {
 	return docs, bodies
 }
 
-// A remote that lets in fewer calls a second than it has documents is mirrored
-// all the same: it is waited for, and no document is asked for again but those
-// that were under way when the first attempt ended.
-func TestAMirrorOfMoreDocumentsThanTheRateComesUp(t *testing.T) {
+// A remote that admits fewer requests a second than it has documents is mirrored
+// completely. Only documents under way when the first attempt ended are fetched
+// twice.
+func TestAMirrorCompletesUnderARateLimit(t *testing.T) {
 	t.Parallel()
 	docs, want := many(90)
 	o := newOrigin(t, docs...)
@@ -62,8 +62,8 @@ func TestAMirrorOfMoreDocumentsThanTheRateComesUp(t *testing.T) {
 	}
 }
 
-// What came of a list before an attempt failed is not asked for again, and
-// nothing of it is served before all is there.
+// Documents that were fetched before an attempt failed are not fetched again, and
+// none is served before all are there.
 func TestAnAttemptGoesOnWhereTheOneBeforeEnded(t *testing.T) {
 	t.Parallel()
 	docs, want := many(40)
@@ -84,14 +84,14 @@ func TestAnAttemptGoesOnWhereTheOneBeforeEnded(t *testing.T) {
 	o.guard(nil)
 	comesTo(t, b, want...)
 	b.is("")
-	// Some were under way when the attempt ended.
+	// Up to three were under way when the attempt ended.
 	if n, lists := o.texts.Load(), o.lists.Load(); n > 40+3 || lists != 1 {
 		t.Errorf("%d texts, %d lists were given in all", n, lists)
 	}
 }
 
-// What came of one list is not mixed with another one.
-func TestWhatCameOfAListIsWorthNothingBesideAnother(t *testing.T) {
+// Documents that were fetched for one list are not mixed with those of another.
+func TestDocumentsOfTwoListsAreNotMixed(t *testing.T) {
 	t.Parallel()
 	a, part := far("a", "with one"), far("part", "one")
 	o := newOrigin(t, a, part)
@@ -99,15 +99,15 @@ func TestWhatCameOfAListIsWorthNothingBesideAnother(t *testing.T) {
 	b := newBed(t, from(o), "")
 	ready(t, b.Library)
 	await(t, "the other one was fetched", func() bool { return o.texts.Load() > 0 })
-	a.Text = "with two" // through what it includes: its version is the same
+	a.Text = "with two" // through an include: its version is the same
 	o.set(a, far("part", "two"))
 	o.answer("part", nil)
 	comesTo(t, b, "a=with two", "part=two")
 }
 
-// A remote that says to come back tomorrow, or nonsense, holds nobody up and is
-// neither pressed nor given up.
-func TestARemoteThatIsAlwaysBusyHoldsNobodyUp(t *testing.T) {
+// A remote that is always busy, with any Retry-After, delays a start by seconds at
+// most, is asked at most twice a second or so, and is mirrored once it answers.
+func TestABusyRemoteIsRetriedWithinBounds(t *testing.T) {
 	t.Parallel()
 	for _, after := range []string{"86400", "99999999999999999999", "-3", "soon", "", "Fri, 31 Dec 9999 23:59:59 GMT", "0"} {
 		t.Run(after, func(t *testing.T) {

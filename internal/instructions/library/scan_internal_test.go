@@ -45,9 +45,9 @@ func TestAFileThatDidNotChangeIsNotReadAgain(t *testing.T) {
 	}
 }
 
-// Between the look at a name and the open of it somebody may put another thing
-// in its place: that is found out, and does not hold the look up.
-func TestAFileThatIsChangedForAnotherIsNotTakenForItself(t *testing.T) {
+// A file that was replaced between the look at its name and its opening is not read
+// as the first one, and does not block the look.
+func TestAFileThatWasReplacedIsNotReadAsItself(t *testing.T) {
 	t.Parallel()
 	dir, root, s := scanned(t)
 	path, st := filepath.Join(dir, "a.md"), s.files["a.md"].stamp
@@ -95,8 +95,9 @@ func TestAFileThatIsShorterThanItWasIsNotWhole(t *testing.T) {
 	}
 }
 
-// A start with files that nobody is writing waits for nothing.
-func TestAFileThatLaysStillForASecondIsReadAtTheFirstLook(t *testing.T) {
+// A file that has not changed for a second is read at the first look, so a start does
+// not wait.
+func TestAFileAtRestForASecondIsReadAtTheFirstLook(t *testing.T) {
 	t.Parallel()
 	dir, _, s := scanned(t)
 	for st := s.files["a.md"].stamp; !st.quiet(time.Now()); {

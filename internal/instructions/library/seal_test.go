@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-// No sentence of a document is anywhere in the state directory: not in the
-// database, not in its log, not while it is open and not afterwards.
+// No sentence of a document is in a file of the state directory, neither while the
+// database is open nor afterwards.
 func TestNoSentenceOfADocumentIsInTheDatabase(t *testing.T) {
 	b := on(t, library.Options{})
 	const sentence = "the heron waits for nobody"
@@ -61,7 +61,7 @@ func TestWithoutTheKeyAVersionIsLostAndItsFileBringsItBack(t *testing.T) {
 		b.end()
 		b.key = []byte(strings.Repeat("n", 32))
 		b.start()
-		// What the directory has needs no database.
+		// A version whose file is in the directory needs no database.
 		b.serves("b=other")
 		b.problem("a@"+version(one)[:12], "sealed with another key, or is damaged")
 		b.is("")
@@ -97,7 +97,7 @@ func TestADamagedContentIsAProblemAndNoCrash(t *testing.T) {
 	b.is("none of the documents")
 }
 
-// A sealed content that was put into another row is not given out as that.
+// A sealed content that was copied into another row cannot be opened there.
 func TestAContentOpensInItsOwnRowAlone(t *testing.T) {
 	b := on(t, library.Options{})
 	one, two := text("a", "first"), text("b", "other")

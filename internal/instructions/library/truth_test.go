@@ -36,8 +36,9 @@ func TestWithoutARecordNothingMoves(t *testing.T) {
 	})
 }
 
-// Every act leaves the same in this process as another one finds.
-func TestWhatIsServedIsWhatTheDatabaseSays(t *testing.T) {
+// After each random act the served documents are those that a restarted library
+// serves.
+func TestServedDocumentsAreTheSameAfterARestart(t *testing.T) {
 	b := on(t, library.Options{})
 	r := rand.New(rand.NewPCG(1, 2))
 	var contents []string
@@ -66,7 +67,7 @@ func TestWhatIsServedIsWhatTheDatabaseSays(t *testing.T) {
 			_, err = b.Rollback(ctx, name, note)
 		case 6:
 			if prefix != "" && step%3 != 0 {
-				prefix = "" // few versions go for good
+				prefix = "" // revoke few single versions, which is final
 			}
 			_, err = b.Revoke(ctx, name, prefix, note)
 		}
@@ -84,10 +85,9 @@ func TestWhatIsServedIsWhatTheDatabaseSays(t *testing.T) {
 	}
 }
 
-// Many operators and a directory that changes: what is served in the end is
-// what another process finds, and a revoked version is never seen after its
-// revocation.
-func TestActsAtOnceLeaveOneTruth(t *testing.T) {
+// Concurrent acts on a changing directory leave the same documents in memory and in
+// the database. A revoked version is not served after its revocation.
+func TestConcurrentActsLeaveMemoryAndDatabaseEqual(t *testing.T) {
 	onBoth(t, library.Options{}, func(t *testing.T, b *bed) {
 		bad := text("a", "bad")
 		b.write("a.md", bad)
@@ -134,7 +134,7 @@ func TestActsAtOnceLeaveOneTruth(t *testing.T) {
 	})
 }
 
-func TestOldVersionsGoAndNotThoseThatAreNeeded(t *testing.T) {
+func TestOldVersionsArePrunedAndNeededOnesKept(t *testing.T) {
 	b := on(t, library.Options{Review: true})
 	keep := text("a", "the one in production")
 	gone := text("a", "the revoked one")
@@ -148,8 +148,8 @@ func TestOldVersionsGoAndNotThoseThatAreNeeded(t *testing.T) {
 			VALUES ('here', 'a', ?1, '', ?2, 1, 0, 0, 0, ?3)`, version(fmt.Sprint(i)), 4+i, []byte("x"))
 	}
 	b.write("a.md", text("a", "the very last"))
-	// Beside them that in production, the revoked one, and what the directory
-	// held when the last one came.
+	// Kept besides are the one in production, the revoked one, and the one that the
+	// directory held before the last.
 	if n := b.count(`SELECT count(*) FROM instruct_versions`); n != library.VersionsKept+3 {
 		t.Errorf("%d versions are kept", n)
 	}
@@ -177,7 +177,7 @@ func TestRowsOfAnotherInstallationAreNotLookedAt(t *testing.T) {
 	})
 }
 
-// Two daemons on one PostgreSQL: an operator's act at one holds at the other.
+// With two daemons on one PostgreSQL, an operator's act at one holds at the other.
 func TestAnActAtAnotherDaemonHoldsHereToo(t *testing.T) {
 	t.Parallel()
 	one := newBed(t, library.Options{}, doortest.Postgres(t))
@@ -198,7 +198,7 @@ func refused(t *testing.T, err, want error) {
 	}
 }
 
-// expect reports an error that is none of these.
+// expect fails the test for an error that is none of these.
 func expect(t *testing.T, err error, but ...error) {
 	t.Helper()
 	if err != nil && !slices.ContainsFunc(but, func(b error) bool { return errors.Is(err, b) }) {
@@ -206,8 +206,8 @@ func expect(t *testing.T, err error, but ...error) {
 	}
 }
 
-// A label that is moved to and fro leaves a history with an end.
-func TestTheHistoryHasAnEnd(t *testing.T) {
+// The history of a label keeps a bounded number of moves.
+func TestTheHistoryOfALabelIsBounded(t *testing.T) {
 	b := on(t, library.Options{})
 	both := []string{text("a", "first"), text("a", "second")}
 	b.write("a.md", both[0])

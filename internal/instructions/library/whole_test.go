@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 )
 
-// No half of a file that is written slowly is ever a version, the last one is.
+// A file that is written slowly becomes one version: the complete one.
 func TestAFileThatIsBeingWrittenIsTakenWhenItIsWhole(t *testing.T) {
 	b := on(t, library.Options{})
 	f, err := os.OpenFile(filepath.Join(b.dir, "a.md"), os.O_CREATE|os.O_WRONLY, 0o600)
@@ -35,9 +35,9 @@ func TestAFileThatIsBeingWrittenIsTakenWhenItIsWhole(t *testing.T) {
 	}
 }
 
-// A look that hangs in the file system holds up nothing: not Set, not an
-// operator's revocation, not the end of the daemon.
-func TestALookThatHangsIsSaidAndHoldsUpNothing(t *testing.T) {
+// A look that hangs in the file system is reported in the state. It delays neither
+// Set nor an operator's revocation nor the end of the daemon.
+func TestAHangingLookIsReportedAndDelaysNothing(t *testing.T) {
 	hang, in := make(chan chan struct{}, 1), make(chan struct{}, 100)
 	b := on(t, library.Options{}, func(l *library.Library) {
 		l.OnLook(func() {
@@ -86,7 +86,7 @@ func TestOfTwoFilesWithOneDocumentTheEarlierKeepsIt(t *testing.T) {
 	b.noProblems()
 }
 
-func TestThereMayBeAThousandDocuments(t *testing.T) {
+func TestAtMostAThousandDocumentsAreServed(t *testing.T) {
 	b := on(t, library.Options{})
 	for i := range 1003 {
 		name := fmt.Sprintf("d%04d", i)
@@ -104,8 +104,8 @@ func TestThereMayBeAThousandDocuments(t *testing.T) {
 	}
 }
 
-// A document that cannot be served because of what it includes does not push
-// out the version before; what it needs may arrive later.
+// A document whose include is missing does not replace its earlier version. It is
+// served when the include arrives.
 func TestADocumentWhoseIncludeIsMissingWaitsForIt(t *testing.T) {
 	b := on(t, library.Options{})
 	b.write("a.md", text("a", "first"))
@@ -177,7 +177,7 @@ func TestAnOutageIsSaidInTheLogOnce(t *testing.T) {
 	log.has(t, "can be delivered again", "instructions changed", "name=b", "c.md:1: the first line")
 }
 
-// lines are what was logged since they were last looked at.
+// lines are the lines of a log since the last call of has.
 type lines struct {
 	mu  sync.Mutex
 	all strings.Builder
@@ -189,8 +189,8 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.all.Write(b)
 }
 
-// has fails the test unless each of these is there once; without any, nothing
-// may be there.
+// has fails the test unless each of the words is in the log once; without words the
+// log must be empty.
 func (l *lines) has(t *testing.T, words ...string) {
 	t.Helper()
 	l.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// bed is one database and one state directory with one Keeper, a clock that the
-// test turns, and processes that it lets go.
+// bed is a database and a state directory with a Keeper, a clock that the test sets,
+// and processes that it ends.
 type bed struct {
 	t *testing.T
 	*Keeper
@@ -26,7 +26,7 @@ type bed struct {
 	dsn   string
 	clock atomic.Int64 // added to the time of the start
 	start time.Time
-	log   bytes.Buffer // of the store's and the Keeper's lines; read when nobody writes
+	log   bytes.Buffer // of the store and the Keeper; read when neither writes
 
 	mu     sync.Mutex
 	gone   map[string]bool
@@ -48,7 +48,7 @@ func onBoth(t *testing.T, test func(t *testing.T, b *bed)) {
 	})
 }
 
-// onSQLite is for what has nothing to do with the engine.
+// onSQLite runs a test that does not depend on the engine.
 func onSQLite(t *testing.T, test func(t *testing.T, b *bed)) {
 	t.Parallel()
 	test(t, newBed(t, ""))
@@ -77,7 +77,7 @@ func (b *bed) open(o Options) *Keeper {
 	return k
 }
 
-// restart is the next run of the daemon.
+// restart opens the keeper again, as a restarted daemon does.
 func (b *bed) restart() {
 	b.t.Helper()
 	b.Keeper = b.open(b.options())
@@ -115,7 +115,7 @@ func (b *bed) hear(s Session) {
 	b.ended = append(b.ended, s)
 }
 
-// heard are the ends that were told, as "id reason".
+// heard are the ends that Ended was called with, as "id reason".
 func (b *bed) heard() (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +141,7 @@ func (b *bed) rows(table string) (n int64) {
 	return n
 }
 
-// ask is what most sessions here are made of.
+// ask is the request for most sessions here.
 func ask() Request {
 	return Request{Subject: "uid:1000", Scope: []string{Structural, Behavioural}, Project: "demo", Client: "claude/1.0"}
 }
@@ -153,12 +153,12 @@ func (b *bed) issue(r Request) (string, *Session) {
 	return token, s
 }
 
-// owner is who made the sessions of ask, on the Unix socket.
+// owner is the caller that made the sessions of ask, on the Unix socket.
 func owner() Caller {
 	return Caller{Unix: true, Principal: "uid:1000", Processes: []string{"boot/7@1", "boot/5@1", "boot/1@0"}}
 }
 
-// good checks that a token is taken.
+// good checks that a token is accepted.
 func (b *bed) good(token string, c Caller) *Session {
 	b.t.Helper()
 	s, err := b.Check(token, c)
@@ -166,7 +166,7 @@ func (b *bed) good(token string, c Caller) *Session {
 	return s
 }
 
-// bad checks that a token is refused, and that the reason says nothing of it.
+// bad checks that a token is refused, and that the error contains only the reason.
 func (b *bed) bad(token string, c Caller, reason string) {
 	b.t.Helper()
 	s, err := b.Check(token, c)
@@ -218,7 +218,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// aside is the record of an act where a test asks for other ones.
+// aside is the record of acts in tests that do not look at them.
 const aside = "an act"
 
 func said(*Session) any { return aside }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The disk is full: no keys are made, and those that are there stay.
+// On a full disk no keys are made, and existing keys stay.
 func TestAFullDiskCostsNoKeys(t *testing.T) {
 	t.Parallel()
 	mnt := t.TempDir()

@@ -58,8 +58,8 @@ func TestTwoThatStartAtOnceHaveTheSameKeys(t *testing.T) {
 	}
 }
 
-// Each of these is refused with a reason that names the file, and nothing is
-// changed: whoever could read or write it may know the keys.
+// A key file that other users could read or write, or that is damaged, is refused with
+// a reason that names its directory. Nothing is changed.
 func TestKeysThatMayBeKnownOrAreDamagedAreRefused(t *testing.T) {
 	t.Parallel()
 	rewrite := func(change func(text string) string) func(t *testing.T, path string) {
@@ -154,7 +154,7 @@ func TestKeysThatMayBeKnownOrAreDamagedAreRefused(t *testing.T) {
 	}
 }
 
-// picture is what a directory looks like from outside.
+// picture lists the name, mode, size and time of every file in a directory.
 func picture(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -167,8 +167,8 @@ func picture(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// Whoever plants a file under the name of the next keys does not get to read
-// or to keep them.
+// A file that was planted under the name of the next keys is not used: the keys are
+// written to a new file with mode 0600.
 func TestAPlantedFileDoesNotBecomeTheKeys(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
@@ -226,12 +226,12 @@ func TestKeysAreRotatedAfterThirtyDays(t *testing.T) {
 		text, err := os.ReadFile(b.keys())
 		must(t, err)
 		if strings.Contains(string(text), first) {
-			t.Error("and is on the disk")
+			t.Error("the key before the last is on the disk")
 		}
 	})
 }
 
-// Nothing but time is against these tokens: the key before is good for them.
+// A token stays valid for its whole life after a rotation, by the key before.
 func TestATokenOutlivesTheKeyThatSignedIt(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		b.pass(keyLife - time.Minute)
@@ -248,8 +248,8 @@ func TestATokenOutlivesTheKeyThatSignedIt(t *testing.T) {
 	})
 }
 
-// A key from a time that has not come, by a clock that was wrong, would never
-// be due.
+// A key with a time in the future, from a wrong clock, is rotated. It would otherwise
+// never be due.
 func TestAKeyFromTheFutureIsRotated(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		first := b.ring.Load().newest().id
@@ -276,13 +276,13 @@ func TestARotationThatCannotBeWrittenIsNone(t *testing.T) {
 		b.pass(keyLife)
 		must(t, upkeep{b.Keeper}.rotate())
 		if b.ring.Load().newest().id == first {
-			t.Error("and never again")
+			t.Error("the keys are not rotated after the file can be written again")
 		}
 	})
 }
 
-// Somebody has removed the file, or put other keys there, under a daemon that
-// runs.
+// A rotation works when the key file was removed under a running daemon. It takes the
+// keys of the file when another daemon has put newer ones there.
 func TestARotationOverOtherKeys(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		b.pass(keyLife - time.Minute)
@@ -346,8 +346,8 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// Keys that were put in the place of ours, with a directory above them, do not
-// become ours when it is time for others.
+// A rotation does not take keys from another directory that was put in the place of
+// the state directory.
 func TestARotationTakesNoKeysOfAnotherDirectory(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		first := b.ring.Load().newest().id

@@ -40,7 +40,7 @@ func TestASessionIsRecordedBeforeItCounts(t *testing.T) {
 		b.good(token, owner())
 		b.restart()
 		b.good(token, owner())
-		// An end waits for no record: its caller is told that there is none.
+		// An end does not need its record: its caller is told that there is none.
 		ended, err := b.End(t.Context(), s.ID, ReasonEnded, say("ended"))
 		if !errors.Is(err, store.ErrRecord) || !errors.Is(err, ErrUnsaved) || ended == nil || ended.Reason != ReasonEnded {
 			t.Errorf("ended without a record: %+v, %v", ended, err)
@@ -80,8 +80,8 @@ func TestASessionEndsWithItsTime(t *testing.T) {
 	})
 }
 
-// A token's own times are held against a clock that may be a minute off. That
-// the session lives so long is another matter: nobody looks here.
+// The times in a token are compared with a tolerance of a minute, because clocks may
+// differ. The session itself is not ended here: upkeep, which does that, does not run.
 func TestClocksMayDifferByAMinute(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		r := ask()
@@ -148,7 +148,7 @@ func (b *bed) mustFind(id string) Session {
 	return s
 }
 
-func TestWhatIsNotKnownCannotBeEnded(t *testing.T) {
+func TestAnUnknownSessionCannotBeEnded(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		token, s := b.issue(ask())
 		for _, id := range []string{"", "x", s.ID[:15], strings.ToUpper(s.ID) + "x", token} {
@@ -231,7 +231,7 @@ func TestOfTooManyEndedSessionsTheOldestAreForgotten(t *testing.T) {
 	})
 }
 
-func TestWhatIsCounted(t *testing.T) {
+func TestSessionsAndRefusalsAreCounted(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		token, s := b.issue(ask())
 		b.issue(ask())
@@ -260,12 +260,12 @@ func TestWhatIsCounted(t *testing.T) {
 	})
 }
 
-// A COMMIT was lost and had happened: the row says that the session has ended,
-// and memory does not know.
-func TestWhatTheRowSaysHasEndedEnds(t *testing.T) {
+// A session that has ended in the database ends in memory at the next act. The two
+// differ when the answer to a COMMIT was lost.
+func TestASessionThatEndedInTheDatabaseEnds(t *testing.T) {
 	for what, damage := range map[string]string{
-		"an end that nobody heard of": `UPDATE instruct_sessions SET ended_at = 5, reason = 'ended'`,
-		"a row that is gone":          `DELETE FROM instruct_sessions`,
+		"an end that memory does not know": `UPDATE instruct_sessions SET ended_at = 5, reason = 'ended'`,
+		"a row that is gone":               `DELETE FROM instruct_sessions`,
 	} {
 		t.Run(what, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, b *bed) {
@@ -289,8 +289,8 @@ func TestWhatTheRowSaysHasEndedEnds(t *testing.T) {
 	}
 }
 
-// Whoever hears of an end may act on sessions, that one too.
-func TestWhoHearsOfAnEndMayAct(t *testing.T) {
+// The callback Ended may act on sessions, even on the one that has ended.
+func TestTheCallbackOfAnEndMayAct(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		o := b.options()
 		var k *Keeper
@@ -322,7 +322,7 @@ func TestWhoHearsOfAnEndMayAct(t *testing.T) {
 			must(t, err)
 			must(t, end(s))
 			if told == before {
-				t.Error("nobody was told")
+				t.Error("Ended was not called")
 			}
 		}
 	})

@@ -11,7 +11,7 @@ func TestATokenOfAnotherInstallationIsRefused(t *testing.T) {
 		token, s := b.issue(ask())
 		elsewhere := b.options()
 		elsewhere.Dir = t.TempDir()
-		other := &bed{t: t, Keeper: b.open(elsewhere)} // the same name and rows, keys of its own
+		other := &bed{t: t, Keeper: b.open(elsewhere)} // the same installation and rows, but other keys
 		other.bad(token, owner(), MAC)
 
 		renamed := b.options()
@@ -57,20 +57,20 @@ func TestATokenIsForItsOwner(t *testing.T) {
 			"another uid":                       {c: with(func(c *Caller) { c.Principal = "uid:1001" }), free: Binding, bound: Binding},
 			"root":                              {c: with(func(c *Caller) { c.Principal = "uid:0" }), free: Binding, bound: Binding},
 			"a longer uid":                      {c: with(func(c *Caller) { c.Principal = "uid:10000" }), free: Binding, bound: Binding},
-			"nobody":                            {c: with(func(c *Caller) { c.Principal = "" }), free: Binding, bound: Binding},
+			"no principal":                      {c: with(func(c *Caller) { c.Principal = "" }), free: Binding, bound: Binding},
 			"another tree of processes":         {c: with(func(c *Caller) { c.Processes = []string{"boot/9@1", "boot/1@0"} }), bound: Binding},
 			"another process with that number":  {c: with(func(c *Caller) { c.Processes = []string{"boot/5@2", "boot/1@0"} }), bound: Binding},
 			"one of another boot":               {c: with(func(c *Caller) { c.Processes = []string{"root/5@1", "boot/1@0"} }), bound: Binding},
 			"processes that are not known":      {c: with(func(c *Caller) { c.Processes = nil }), bound: Binding},
 			"processes of which some are known": {c: with(func(c *Caller) { c.Processes = c.Processes[:1] }), bound: Binding},
-			"TCP: whoever has it":               {c: Caller{}},
-			"TCP, whatever else is said":        {c: Caller{Principal: "uid:1001", Processes: []string{"boot/9@1"}}},
+			"TCP, holder not looked for":        {c: Caller{}},
+			"TCP, other facts do not count":     {c: Caller{Principal: "uid:1001", Processes: []string{"boot/9@1"}}},
 			"TCP here, from below the process":  {c: Caller{Held: heldBy(true, "boot/7@1", "boot/5@1", "boot/1@0")}},
 			"TCP here, the process itself":      {c: Caller{Held: heldBy(true, "boot/5@1", "boot/1@0")}},
 			"TCP here, from elsewhere":          {c: Caller{Held: heldBy(true, "boot/9@1", "boot/1@0")}, bound: Binding},
 			"TCP here, by one of that number":   {c: Caller{Held: heldBy(true, "boot/5@2", "boot/1@0")}, bound: Binding},
-			"TCP here, held by nobody":          {c: Caller{Held: heldBy(true)}, bound: Binding},
-			"TCP, where nobody can tell":        {c: Caller{Held: heldBy(false)}},
+			"TCP here, no holder found":         {c: Caller{Held: heldBy(true)}, bound: Binding},
+			"TCP, holder not known":             {c: Caller{Held: heldBy(false)}},
 			"the socket is asked for no holder": {c: with(func(c *Caller) { c.Held = heldBy(true) })},
 		} {
 			for token, want := range map[string]string{free: tc.free, bound: tc.bound} {
@@ -91,8 +91,9 @@ func heldBy(told bool, processes ...string) func() ([]string, bool) {
 	return func() ([]string, bool) { return processes, told }
 }
 
-// The way up costs more than all the rest, so it is gone for a binding alone
-// that is not known already.
+// The ancestors of a caller are looked up only for a session that is bound to a
+// process, and only when the known processes do not decide. The look-up is the most
+// expensive part of a check.
 func TestAncestorsAreAskedForOnlyForABoundSession(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		free, _ := b.issue(ask())
@@ -132,8 +133,8 @@ func TestAncestorsAreAskedForOnlyForABoundSession(t *testing.T) {
 	})
 }
 
-// Somebody has read the key: what he writes himself is no token of a session,
-// and the one that he has cannot be made to say more.
+// A signing key alone is not enough to forge a token: a signed token needs the secret
+// id of a live session, and must agree with that session in every field.
 func TestTheKeyAloneOpensNothing(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		r := ask()

@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// helperEnv makes the test binary play another process: it says what is above
-// it, itself first, and ends with its input.
+// helperEnv makes the test binary a helper process: it prints itself and its
+// ancestors, and ends with its input.
 const helperEnv = "DOORWARD_SESSION_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		os.Stdout.WriteString(p.Instance + " ")
 	}
 	os.Stdout.WriteString("\n")
-	if len(os.Args) > 1 { // a child of its own that says so in its place
+	if len(os.Args) > 1 { // a parent: start a child that does the same
 		child := exec.Command("/proc/self/exe")
 		child.Env, child.Stdin, child.Stdout = os.Environ(), os.Stdin, os.Stdout
 		_ = child.Run()
@@ -74,8 +74,8 @@ func process(t *testing.T) (instance string, end func()) {
 	return child[0], end
 }
 
-// Real processes, by the kernel's word: the session ends with the one that it
-// is bound to, and no other.
+// A session ends when the real process that it is bound to exits. A session bound to
+// another process goes on.
 func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
 		o := b.options()
@@ -104,7 +104,7 @@ func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
 		began := time.Now()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second): // one, on a machine with nothing else to do
+		case <-time.After(10 * time.Second): // about one second on an idle machine
 			t.Fatal("its process is gone, and the session lives")
 		}
 		b.bad(token, below(instance), Revoked)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Everybody is at the sessions at once: none that has ended is good again, each
-// end is told once, and the counts agree with the rows.
-func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
+// Under concurrent acts an ended session is never valid again, each end is told once,
+// and the counts agree with the rows.
+func TestConcurrentActsOnSessionsAgree(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running, wg sync.WaitGroup
@@ -72,7 +72,7 @@ func TestEverybodyIsAtTheSessionsAtOnce(t *testing.T) {
 	})
 }
 
-// alter does to a session what can be done to it, by three at once.
+// alter renews a session twice and ends it, all concurrently.
 func (b *bed) alter(w int, rng *rand.Rand, token string, s *Session) {
 	c := Caller{Unix: true, Principal: s.Subject, Processes: []string{s.Bind}}
 	good := func(token string) bool { _, err := b.Check(token, c); return err == nil }
@@ -116,7 +116,7 @@ func (b *bed) alter(w int, rng *rand.Rand, token string, s *Session) {
 	}
 }
 
-// Many end one session: one of them did.
+// One of many concurrent ends of a session succeeds.
 func TestASessionEndsOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
 		for range 40 {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A token that was read once is read again under the same keys only, and no other
-// text for it.
-func TestWhatIsRememberedOfATokenIsOfOneTextAndOneRing(t *testing.T) {
+// The cache of read tokens accepts only the same text under the same keys, and is
+// bounded.
+func TestTheCacheOfATokenIsForOneTextAndItsKeys(t *testing.T) {
 	t.Parallel()
 	write := func(r *ring, n int) string {
 		text, err := payload{SID: fmt.Sprintf("%032x", n), Sub: "uid:1000", Aud: "here", Iat: 1, Exp: 1 << 40, Scope: []string{Structural}}.write(r.newest())
@@ -43,7 +43,7 @@ func TestWhatIsRememberedOfATokenIsOfOneTextAndOneRing(t *testing.T) {
 	}
 }
 
-// A token that was taken is refused from the moment in which its session ends.
+// A cached token is refused as soon as its session has ended.
 func TestARememberedTokenEndsWithItsSession(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		for range 3 {

@@ -13,8 +13,7 @@ import (
 
 var errFull = errors.New("the disk is full")
 
-// acts are the methods that change what is kept of sessions, each with a call
-// that does, under a Note.
+// acts are the methods that change sessions, each with a call that changes something.
 var acts = map[string]func(b *bed, s *Session, note Note) error{
 	"Issue": func(b *bed, _ *Session, note Note) error {
 		_, _, err := b.Issue(b.t.Context(), ask(), note)
@@ -85,8 +84,8 @@ func TestWithoutARecordNoRowOfASessionChanges(t *testing.T) {
 	}
 }
 
-// TestAnEndByTimeIsSavedWithItsRecord: what Run saves has its record in front of
-// the commit, and waits while none can be made.
+// When Run ends a session by time, the record is written before the commit. If the
+// record cannot be written, the change is not saved until it can.
 func TestAnEndByTimeIsSavedWithItsRecord(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		var told []string
@@ -124,7 +123,7 @@ func TestAKeeperNeedsARecorder(t *testing.T) {
 	})
 }
 
-// all is all that the database holds.
+// all is the content of the database.
 func (b *bed) all() (all string) {
 	b.t.Helper()
 	must(b.t, b.db.Read(b.t.Context(), func(tx *store.Tx) error {

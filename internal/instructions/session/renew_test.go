@@ -38,7 +38,7 @@ func TestARenewedTokenTakesTheOldOnesPlace(t *testing.T) {
 	})
 }
 
-// A restart within the overlap does not make the old token longer or shorter.
+// A restart within the overlap does not change how long the old token is valid.
 func TestTheOverlapOutlivesARestart(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
 		old, s := b.issue(ask())
@@ -76,26 +76,27 @@ func TestNoSessionLivesLongerThanADay(t *testing.T) {
 			token, s = next, renewed
 		}
 		same(t, "the last end", s.Expires, first.Issued.Add(MaxLife))
-		same(t, "when to do something", s.RefreshAfter, s.Expires) // renewing does not help any more
+		same(t, "refresh_after", s.RefreshAfter, s.Expires) // renewing does not help any more
 		b.bad(token, owner(), Expired)
 	})
 }
 
-// The tolerance is for clocks, not for one who comes too late.
-func TestWhatIsOverIsNotRenewed(t *testing.T) {
+// An expired session is not renewed, although the tolerance for clocks still accepts
+// its token.
+func TestAnExpiredSessionIsNotRenewed(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		r := ask()
 		r.TTL = time.Minute
 		token, s := b.issue(r)
 		b.pass(time.Minute)
-		b.good(token, owner()) // nobody has looked yet
+		b.good(token, owner()) // upkeep has not run yet
 		if text, renewed, err := b.Renew(t.Context(), s, said); !errors.Is(err, ErrUnknown) || text != "" || renewed != nil {
 			t.Errorf("renewed: %+v, %v", renewed, err)
 		}
 	})
 }
 
-func TestRenewingIsNoLoop(t *testing.T) {
+func TestTheNumberOfRenewalsIsBounded(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		b.limits.renewals = 3
 		_, s := b.issue(ask())

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTheOwnersOfASessionAreBounded(t *testing.T) {
+func TestTheNumberOfSessionsIsBounded(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		b.limits.subject, b.limits.all = 2, 3
 		_, first := b.issue(ask())
@@ -25,7 +25,7 @@ func TestTheOwnersOfASessionAreBounded(t *testing.T) {
 		_, err := b.End(t.Context(), first.ID, ReasonEnded, said)
 		must(t, err)
 		b.issue(r)
-		b.restart() // and counts again
+		b.restart() // the number is counted again
 		b.limits.subject, b.limits.all = 2, 4
 		b.issue(ask())
 		if _, _, err := b.Issue(t.Context(), ask(), said); !errors.Is(err, ErrTooMany) {
@@ -34,7 +34,7 @@ func TestTheOwnersOfASessionAreBounded(t *testing.T) {
 	})
 }
 
-func TestWhatIsClaimedIsCleaned(t *testing.T) {
+func TestAClaimedClientNameIsCleaned(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		for in, want := range map[string]string{
 			"":                                   "",
@@ -57,7 +57,7 @@ func TestWhatIsClaimedIsCleaned(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeMadeIsSaid(t *testing.T) {
+func TestAnInvalidRequestMakesNoSession(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		for what, change := range map[string]func(r *Request){
 			"no subject":            func(r *Request) { r.Subject = "" },
@@ -99,7 +99,7 @@ func TestWhatCannotBeMadeIsSaid(t *testing.T) {
 	})
 }
 
-// A second is a second at least, and a day is a day at most.
+// The life of a session is a whole number of seconds, rounded up, and at most a day.
 func TestALifeIsOfWholeSeconds(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		b.pass(700 * time.Millisecond)

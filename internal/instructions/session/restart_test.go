@@ -65,7 +65,7 @@ func TestWhatEndedWhileNoDaemonRanEndsAtTheStart(t *testing.T) {
 		upkeep{b.Keeper}.turn()
 		same(t, "told", len(b.heard()), 2)
 		b.mu.Lock()
-		b.gone, b.ended = make(map[string]bool), nil // somebody has that number again
+		b.gone, b.ended = make(map[string]bool), nil // another process has that number now
 		b.mu.Unlock()
 		b.restart()
 		upkeep{b.Keeper}.turn()
@@ -78,7 +78,7 @@ func TestWithLostKeysTokensEndAndSessionsBegin(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
 		token, s := b.issue(ask())
 		must(t, os.Remove(filepath.Join(b.dir, keyFile)))
-		b.good(token, owner()) // a daemon that runs has them
+		b.good(token, owner()) // a running daemon has them in memory
 		b.restart()
 		b.bad(token, owner(), MAC)
 		if again, ok := b.Find(s.ID); !ok || !again.Ended.IsZero() {
@@ -105,9 +105,9 @@ func TestASessionEndsWithItsProcess(t *testing.T) {
 		upkeep{b.Keeper}.turn()
 		b.good(token, owner())
 		b.kill("boot/5@1")
-		b.bad(token, owner(), Revoked) // nobody has looked yet
+		b.bad(token, owner(), Revoked) // upkeep has not run yet
 		b.bad(token, Caller{}, Revoked)
-		same(t, "somebody is asked to", len(b.poke), 1)
+		same(t, "requests for upkeep", len(b.poke), 1)
 		same(t, "done before the look", isClosed(b.Done(s.ID)), false)
 		upkeep{b.Keeper}.turn()
 		same(t, "done", isClosed(b.Done(s.ID)), true)
@@ -119,8 +119,8 @@ func TestASessionEndsWithItsProcess(t *testing.T) {
 	})
 }
 
-// The database cannot be written to: what is over ends all the same, and is
-// saved when it can be.
+// A session ends by its time while the database cannot be written, and its end is
+// saved later.
 func TestAnEndDoesNotWaitForTheDatabase(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		r := ask()
@@ -138,7 +138,7 @@ func TestAnEndDoesNotWaitForTheDatabase(t *testing.T) {
 		b.pass(100 * Kept)
 		must(t, upkeep{b.Keeper}.tidy(t.Context()))
 		same(t, "still known", b.mustFind(s.ID).Reason, ReasonExpired) // not saved, not forgotten
-		b.restart()                                                    // and a daemon that starts then ends it too
+		b.restart()                                                    // a daemon that starts now ends it too
 		same(t, "after a restart", b.mustFind(s.ID).Reason, ReasonExpired)
 		if !strings.Contains(b.log.String(), "stuck") {
 			t.Errorf("the operator hears %q", b.log.String())
@@ -204,7 +204,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAKeeperNeedsWhatItIsMadeOf(t *testing.T) {
+func TestAKeeperNeedsItsOptions(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		for what, change := range map[string]func(o *Options){
 			"a database":      func(o *Options) { o.DB = nil },
@@ -221,7 +221,7 @@ func TestAKeeperNeedsWhatItIsMadeOf(t *testing.T) {
 	})
 }
 
-// What a session was made with is in its row, beside its tiers.
+// The token that made a session is in its row, and survives a restart.
 func TestASessionKnowsItsMaker(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
 		r := ask()

@@ -82,7 +82,7 @@ func TestOneFlippedBitAnywhereIsRefused(t *testing.T) {
 	})
 }
 
-// What decoders forgive is another text, and another text is no token.
+// A token has exactly one text: variants that a lenient decoder accepts are refused.
 func TestATokenHasOneText(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		token, _ := b.issue(ask())
@@ -134,8 +134,8 @@ func TestATokenHasOneText(t *testing.T) {
 	})
 }
 
-// Whether it is too long is seen before anything else: the one that is not has
-// a MAC that is looked at.
+// The length is checked first: a token of 1024 bytes is refused for its MAC, a longer
+// one as malformed.
 func TestATokenOf1025BytesIsNotLookedAt(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		kid := b.ring.Load().newest().id
@@ -168,7 +168,7 @@ func TestNamesThatAreTooLongForATokenStandInItAsDigests(t *testing.T) {
 			b.bad(token, c, Binding)
 			c.Principal = b.tokens.claims(s, "", &grant{}).Sub
 			if c.Principal != subject {
-				b.bad(token, c, Binding) // the digest is no name
+				b.bad(token, c, Binding) // a digest is not accepted as a name
 			}
 		}
 		o := b.options()
@@ -185,7 +185,7 @@ func TestNamesThatAreTooLongForATokenStandInItAsDigests(t *testing.T) {
 	})
 }
 
-// The MAC holds and the payload is written in another way than ours.
+// A correctly signed payload in another spelling is refused as malformed.
 func TestAPayloadHasOneSpelling(t *testing.T) {
 	onSQLite(t, func(t *testing.T, b *bed) {
 		token, _ := b.issue(ask())
@@ -276,7 +276,8 @@ func FuzzCheck(f *testing.F) {
 	e := newEntry(Session{ID: "0", Subject: p.Sub, Scope: p.Scope, Bind: p.Bind}, time.Hour)
 	e.grants = []*grant{{id: digestOf(p.SID), of: e, iat: p.Iat, exp: p.Exp, until: time.Unix(1<<40, 0)}}
 	k.add(e)
-	// The mutator works on where and what is put there; so it begins at a token.
+	// The mutator chooses the place and the inserted text, so each input is a valid
+	// token with one change.
 	f.Add(0, 0, "")
 	f.Add(0, len(text), "dws1.a.b.c")
 	f.Add(len(text), 0, "=")

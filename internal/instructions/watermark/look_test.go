@@ -50,7 +50,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// Strings are looked at as they are meant, and cut as they are written.
+// Refs are searched in decoded strings and cut from their JSON spelling. All other
+// bytes stay.
 func TestEscapesAndOtherBytesStay(t *testing.T) {
 	t.Parallel()
 	x := index(delivery)
@@ -85,7 +86,7 @@ func TestEscapesAndOtherBytesStay(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeCutIsHeldBack(t *testing.T) {
+func TestAValueThatCannotBeRedactedIsBlocked(t *testing.T) {
 	t.Parallel()
 	x := index(delivery, other)
 	for what, c := range map[string]struct {
@@ -105,7 +106,8 @@ func TestWhatCannotBeCutIsHeldBack(t *testing.T) {
 			t.Errorf("%s is held back under alert", what)
 		}
 	}
-	// Of what is too large the beginning is looked at, even when it ends anywhere.
+	// The beginning of a text that is too large is searched, even when it is cut within
+	// an escape.
 	for _, end := range []string{`\u00`, `\`} {
 		raw := []byte(`{"a":"` + known + `","b":"` + strings.Repeat("!", MaxBytes-40-len(end)) + end + `\\\\\\\\\\\\\\"}`)
 		if r := x.Look(Alert, raw, "c"); len(r.Found) != 1 || r.Blocked || len(r.Out) != len(raw) {
@@ -116,7 +118,7 @@ func TestWhatCannotBeCutIsHeldBack(t *testing.T) {
 		}
 	}
 	if r := x.Look(Alert, []byte(`{"b":"`+strings.Repeat("!", MaxBytes)+known+`"}`)); r.Found != nil {
-		t.Error("what lies behind the limit was found: say so in MaxBytes")
+		t.Error("a ref behind the limit was found: the comment of MaxBytes is wrong")
 	}
 }
 
@@ -142,7 +144,7 @@ func TestMembersThatAreSkipped(t *testing.T) {
 func TestARefOverSeveralStringsIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	if r := index(delivery).Look(Block, []byte(`{"a":"`+known[:10]+`","b":"`+known[10:]+`"}`)); r.Found != nil {
-		t.Error("it was: then the package comment is wrong")
+		t.Error("the ref was noticed: the package comment is wrong")
 	}
 }
 
@@ -166,9 +168,9 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Random values with the ref hidden in some of their strings: what comes out is
-// JSON, says the same but for what was cut, and nothing more is found in it.
-func TestWhatIsRedactedIsWhole(t *testing.T) {
+// A redacted random value is JSON, differs from the original only where a ref was
+// cut, and contains no further ref.
+func TestARedactedValueStaysWellFormed(t *testing.T) {
 	t.Parallel()
 	x := index(delivery, other)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -212,7 +214,7 @@ func TestWhatIsRedactedIsWhole(t *testing.T) {
 	}
 }
 
-// check holds a result under Redact against the invariants.
+// check fails the test unless a result under Redact keeps the invariants.
 func check(t *testing.T, x *Index, raw []byte, r Result) {
 	t.Helper()
 	if err := wire.ValidateValue(r.Out); err != nil {
@@ -224,7 +226,7 @@ func check(t *testing.T, x *Index, raw []byte, r Result) {
 	if again := x.Look(Alert, r.Out); again.Found != nil {
 		t.Fatalf("%s\nbecame %s, and in that is %v", raw, r.Out, again.Found)
 	}
-	// What stands between the places that were cut stands in raw, in this order.
+	// The pieces between the cuts are in raw, in this order.
 	rest := raw
 	for i, piece := range bytes.Split(r.Out, []byte(Redacted)) {
 		at := bytes.Index(rest, piece)
@@ -235,7 +237,8 @@ func check(t *testing.T, x *Index, raw []byte, r Result) {
 	}
 }
 
-// A look that finds nothing to look for, or nothing at all, costs no memory.
+// A look allocates nothing with an empty index, and hardly anything when it finds no
+// ref.
 func TestALookAllocatesNothing(t *testing.T) {
 	raw := []byte(`{"name":"echo","arguments":{"text":"` + strings.Repeat("Some text of no interest, 0123. ", 100) + `"}}`)
 	empty, filled := index(), index(delivery)
@@ -245,14 +248,14 @@ func TestALookAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { empty.Text(Redact, known) }); n != 0 {
 		t.Errorf("a text with an empty index: %v", n)
 	}
-	// The names of the members, and what the pool loses now and then.
+	// Allowed are the names of the members and an occasional miss of the pool.
 	if n := testing.AllocsPerRun(100, func() { filled.Look(Alert, raw) }); n > 3 {
 		t.Errorf("with a filled one: %v", n)
 	}
 }
 
-// Texts that look like the beginning of a ref all the way cost no more than in
-// proportion to their length.
+// The time of a look is proportional to the length of the text, even when the text
+// looks like the beginning of a ref everywhere or is full of refs.
 func TestLookingIsLinear(t *testing.T) {
 	t.Parallel()
 	x := index(delivery)
@@ -266,7 +269,7 @@ func TestLookingIsLinear(t *testing.T) {
 			t.Errorf("%q: %v", unit, found)
 		}
 	}
-	// Nor do texts full of refs.
+	// Texts full of refs.
 	for _, unit := range []string{known, b64.EncodeToString([]byte(known + "x")), hex.EncodeToString([]byte(known)), tagged(known)} {
 		for _, between := range []string{" ", ""} {
 			if out, found := x.Text(Redact, strings.Repeat(unit+between, size/len(unit))); len(found) != 1 || strings.Contains(out, unit) {
@@ -318,8 +321,8 @@ func BenchmarkLook(b *testing.B) {
 	})
 }
 
-// FuzzLook: no panic whatever comes; and of what is JSON the redacted form
-// keeps the invariants, with a ref put into it.
+// FuzzLook: no input makes it panic. A ref that is put into valid JSON is found, and
+// the redacted form keeps the invariants.
 func FuzzLook(f *testing.F) {
 	for _, s := range []string{`{"a":"x"}`, `["\u0064\ud83d\ude42","` + known + `"]`, `{"` + known + `":{"` + known + ` ":1}}`, `"\"`, `"\u00`, `{"a`,
 		`"ZHdpLQ=="`, `"6477692d"`, "\"\xff\xf3\xa0\x81\xa4\""} {
@@ -348,8 +351,8 @@ func FuzzLook(f *testing.F) {
 	})
 }
 
-// TestEightDifferentRefsAreEnough where nothing is to be cut: a value full of
-// them costs no more than one that is not. To cut, all have to be found.
+// TestEightDifferentRefsAreEnough: where nothing is cut, a look stops at eight
+// different refs, which bounds its cost. Redact has to find all.
 func TestEightDifferentRefsAreEnough(t *testing.T) {
 	t.Parallel()
 	var all []Delivery

@@ -26,11 +26,11 @@ func index(all ...Delivery) *Index {
 	return x
 }
 
-// The bytes of a ref are fixed: a lookup by another program must compute the
-// same.
+// A ref is the first 80 bits of an HMAC. Its bytes are fixed, so that another program
+// can compute it.
 func TestARefIsTheFirst80BitsOfTheHMAC(t *testing.T) {
 	t.Parallel()
-	// Made with Python: hmac over three fields with lengths of eight bytes.
+	// Computed with Python: hmac over three fields with lengths of eight bytes.
 	if got := Ref([]byte("key"), Delivery{"s", "t", "r"}); got != "dwi-bvwsimy5lqjlvofw" {
 		t.Errorf("%s", got)
 	}
@@ -99,9 +99,9 @@ func wrapped(s string, n int, with string) string {
 	return strings.Join(append(lines, s), with)
 }
 
-// What somebody may do to a text before he passes it on. The lower half passes
-// unseen, and the documentation says so.
-func TestWhatIsNoticedAndWhatIsNot(t *testing.T) {
+// A ref is noticed through the changes of a text in the first list, and not through
+// those in the second, which the documentation states.
+func TestARefIsNoticedThroughOneLayerOfEncoding(t *testing.T) {
 	t.Parallel()
 	x := index(delivery)
 	b64 := base64.StdEncoding.EncodeToString
@@ -121,7 +121,7 @@ func TestWhatIsNoticedAndWhatIsNot(t *testing.T) {
 		"tags between":                      joined(known, "\U000E0041\U000E007F"),
 		"variation selectors between":       joined(known, "\ufe0f\U000E0101"),
 		"struck through":                    joined(known, "\u0336"),
-		"letters that nobody sees":          joined(known, "\u3164\u115f"),
+		"invisible letters":                 joined(known, "\u3164\u115f"),
 		"in brackets, dotted, underlined":   "[" + joined(known, "._*`~") + "]",
 		"another dash":                      strings.Replace(known, "-", "–", 1),
 		"without the hyphen":                strings.Replace(known, "-", "", 1),
@@ -180,7 +180,7 @@ func TestWhatIsNoticedAndWhatIsNot(t *testing.T) {
 		"partly percent-encoded":           "%64wi-" + known[4:],
 		"decimal character codes":          decimal(known),
 		"another session's ref of my own":  "ref: " + Ref(testKey, Delivery{Session: "x"}),
-		"a ref that nobody was given":      "dwi-abcdefghijklmnop",
+		"a ref that was never given":       "dwi-abcdefghijklmnop",
 		"nothing":                          "",
 		"prose without any of it":          "A cold wind went round the width of the windmill: dwi, DWI, dwindle.",
 		"a base64 of something else":       b64([]byte(strings.Repeat("dwi-0123456789 something else ", 40))),
@@ -257,7 +257,7 @@ func TestTheOldestRefsGoFirst(t *testing.T) {
 	add := func(i, second int) {
 		x.Add(refs[i], Delivery{Session: fmt.Sprint(i)}, at.Add(time.Duration(second)*time.Second))
 	}
-	// As they come from a database: the newest first.
+	// The newest first, as a database lists them.
 	add(0, 50)
 	add(1, 40)
 	add(2, 30)

@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// The answer to a message that was suppressed as a repeat names the first one, however
-// it was addressed.
+// The answer to a message that was suppressed as a repeat names the first message, in every
+// form of its address.
 func TestASuppressedMessageNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -33,8 +33,8 @@ func TestASuppressedMessageNamesTheFirst(t *testing.T) {
 	}
 }
 
-// A refused loop says what to do, and doing it works: both for a chain of
-// replies that is too deep and for a thread that fills too fast.
+// The refusal of a suspected loop says what to do instead, and that works: for a chain of
+// replies that is too deep, and for a thread with too many messages in a time.
 func TestASuspectedLoopSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for what, l := range map[string]mail.Limits{

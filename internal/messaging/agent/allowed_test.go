@@ -13,9 +13,8 @@ import (
 
 const noReading = `@id("hush") forbid (principal, action == Action::"agent.read", resource);`
 
-// A wait that was allowed when it began gives nothing to who is allowed no
-// longer: it ends when the policy does, and mail or time that comes before
-// anybody has told it so ends it too.
+// A wait whose caller has lost the right to read is refused without any mail, and with one
+// record. It ends when the change of policy is announced, or before that with mail or its time.
 func TestAWaitEndsWithTheRightToIt(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"inbox", "wait"} {
@@ -59,7 +58,7 @@ func TestAWaitEndsWithTheRightToIt(t *testing.T) {
 	}
 }
 
-// ask calls a method other than a tool's, as the relay does.
+// ask calls a method other than tools/call, as the relay does.
 func (c *agentClient) ask(t *testing.T, method string) upstream.Reply {
 	t.Helper()
 	p, err := c.h.gate.Enter(gate.Act{Who: c.who, Session: c.session, Action: method, Server: ServerName, Name: inboxURI}.Deferred())
@@ -73,7 +72,7 @@ func (c *agentClient) ask(t *testing.T, method string) upstream.Reply {
 	return r
 }
 
-func TestTheInboxResourceIsForWhoMayRead(t *testing.T) {
+func TestTheInboxResourceNeedsTheRightToRead(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	h.s.minGap = 20 * time.Millisecond
@@ -105,7 +104,7 @@ func TestTheInboxResourceIsForWhoMayRead(t *testing.T) {
 	none(t, heard.events, 50*time.Millisecond)
 	none(t, deaf.events, 50*time.Millisecond)
 
-	// With the right the news come after all.
+	// With the right restored the notifications are sent.
 	h.gate.SetPolicy(h.rules(""))
 	h.s.PolicyChanged()
 	next1(t, a.events)

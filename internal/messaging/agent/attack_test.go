@@ -28,7 +28,8 @@ func allLines(t *testing.T, h *house) string {
 	return out.String()
 }
 
-// Whatever a caller says of itself, its messages are from its own peer.
+// The sender of a message is the caller's own peer. No argument, body or subject changes
+// that.
 func TestNothingThatACallerSaysChangesTheSender(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -59,7 +60,7 @@ func TestNothingThatACallerSaysChangesTheSender(t *testing.T) {
 	}
 }
 
-func TestTheNamespaceOfSomebodyElseGivesNothing(t *testing.T) {
+func TestTheNamespaceOfAnotherAgentGivesNothing(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	victim := h.legacy("victim")
@@ -78,8 +79,8 @@ func TestTheNamespaceOfSomebodyElseGivesNothing(t *testing.T) {
 	}
 }
 
-// Ids, names and cursors of others get the answer that unknown ones get.
-func TestWhatIsSomebodyElsesIsUnknown(t *testing.T) {
+// Ids and cursors of other agents get the answer that unknown ones get, and change nothing.
+func TestObjectsOfOtherAgentsAreUnknown(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a, b, c := h.legacy("a").registered("a"), h.legacy("b").registered("b"), h.legacy("c").registered("c")
@@ -96,7 +97,7 @@ func TestWhatIsSomebodyElsesIsUnknown(t *testing.T) {
 			return s
 		}
 		if strip(x, id, unknown) != strip(y, id, unknown) {
-			t.Errorf("%s can be told apart:\n%s\n%s", what, x.raw, y.raw)
+			t.Errorf("%s gets another answer than an unknown one:\n%s\n%s", what, x.raw, y.raw)
 		}
 	}
 	same("a message of others", c.call("message_status", m{"message_id": id}).want("UNKNOWN_MESSAGE"), c.call("message_status", m{"message_id": unknown}).want("UNKNOWN_MESSAGE"))
@@ -106,11 +107,11 @@ func TestWhatIsSomebodyElsesIsUnknown(t *testing.T) {
 	c.call("inbox", m{"after": in.str("cursor")}).want("CURSOR_INVALID")
 	b.call("spawn_status", m{"spawn_id": unknown}).want("UNKNOWN_SPAWN")
 	if st := a.call("message_status", m{"message_id": id}).want(""); st.str("deliveries.0.state") != "leased" {
-		t.Errorf("somebody else's calls changed something: %s", st.raw)
+		t.Errorf("calls of another agent changed the message: %s", st.raw)
 	}
 }
 
-// A peer of another principal cannot be told from one that there is not.
+// A peer that policy hides gets the answer of an unknown name, and is not listed or suggested.
 func TestAPeerThatPolicyHidesIsAnUnknownOne(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -152,8 +153,8 @@ func TestTwoSessionsOfOneProcessAreTwoPeers(t *testing.T) {
 	modern.call("inbox", m{}).want("NOT_REGISTERED")
 }
 
-// A process that ends gives its name to the next one of its user at once, and
-// to nobody else; its mail goes with the name.
+// The name and the mail of a process that has ended go to the next process of the same
+// principal that asks for them, and to no other principal. Until its end the name is in use.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

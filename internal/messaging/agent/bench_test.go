@@ -8,7 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// BenchmarkSend is one send through the checks, the record and the commit.
+// BenchmarkSend measures one send with its checks, its record and its commit.
 func BenchmarkSend(b *testing.B) {
 	h := build(b, plan{limits: Limits{SendsPerMinute: 1 << 30, Burst: 1 << 30}, mail: mail.Limits{MailboxMessages: 1 << 30, MailboxBytes: 1 << 40, SenderMessages: 1 << 30}})
 	var n atomic.Int64

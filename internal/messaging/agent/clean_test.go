@@ -2,7 +2,7 @@ package agent
 
 import "testing"
 
-func TestCleanTakesOutWhatNobodySees(t *testing.T) {
+func TestCleanRemovesHiddenCharacters(t *testing.T) {
 	t.Parallel()
 	got, n, err := Clean("a\x1b[31m\u3164b\ufe01\U000E0041\n👩\u200d💻\r\n")
 	if got != "ab\n👩\u200d💻\n" || n != 5 || err != nil {
@@ -13,7 +13,7 @@ func TestCleanTakesOutWhatNobodySees(t *testing.T) {
 	}
 }
 
-func TestCleanRefusesWhatTwoReadersWouldReadDifferently(t *testing.T) {
+func TestCleanRefusesInvalidUTF8AndNUL(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"a\x00b", "\xff", "a\xc3", "\xed\xa0\x80"} {
 		if _, _, err := Clean(s); err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// The codes that callers act on, each reached as a caller reaches it.
+// Each error code that callers act on is returned in its situation, through calls of tools.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mail: mail.Limits{MailboxMessages: 4, SenderMessages: 3, Namespace: 6, ReplyDepth: 2}})
@@ -25,7 +25,7 @@ func TestCodes(t *testing.T) {
 	a.call("send", m{"to": "shy", "body": "x"}).want("RECIPIENT_REFUSES")
 	r := a.call("send", m{"to": []string{"b", "shy", "c"}, "body": "x"}).want("RECIPIENT_REFUSES")
 	if r.str("error.details.recipients.0") != "shy" || b.call("inbox", m{}).len("messages") != 0 {
-		t.Errorf("not for all or none: %s", r.raw)
+		t.Errorf("a message to several was not refused as a whole: %s", r.raw)
 	}
 	if r := a.call("send", m{"to": "careful", "body": "x"}).want(""); r.str("deliveries.0.state") != "held" || r.at("deliveries.0.seq") != nil ||
 		!strings.Contains(r.text, "held until the operator approves it, for careful") {
@@ -89,7 +89,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-func TestAFullMailboxEvictsWhereItIsToldTo(t *testing.T) {
+func TestAFullMailboxEvictsWhenConfigured(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{evict: true, mail: mail.Limits{MailboxMessages: 2}})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
@@ -112,7 +112,7 @@ func TestAFullMailboxEvictsWhereItIsToldTo(t *testing.T) {
 	}
 }
 
-// Time passes by itself: leases end, messages expire, their senders hear it.
+// Without any call leases end and messages expire, and the senders get notices of it.
 func TestLeasesEndAndMessagesExpireByThemselves(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mail: mail.Limits{Lease: 80 * time.Millisecond, Attempts: 2, Hold: 80 * time.Millisecond}})
@@ -124,7 +124,7 @@ func TestLeasesEndAndMessagesExpireByThemselves(t *testing.T) {
 	}
 	second := b.call("wait", m{"wait_ms": 20000}).want("")
 	if second.str("reason") != "mail" {
-		t.Fatalf("a lease that ended woke nobody: %s", second.raw)
+		t.Fatalf("the end of a lease did not end the wait: %s", second.raw)
 	}
 	if r := b.call("inbox", m{"after": second.str("cursor")}).want(""); r.num("messages.0.attempt") != 2 || r.at("messages.0.redelivered") != true || !strings.Contains(b.shown().text, "attempt=2]") {
 		t.Errorf("%s", r.raw)
@@ -140,7 +140,7 @@ func TestLeasesEndAndMessagesExpireByThemselves(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsAwayAndARecordThatCannotBeWritten(t *testing.T) {
+func TestCallsAreRefusedWithoutStoreOrRecord(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
@@ -166,8 +166,9 @@ func TestAStoreThatIsAwayAndARecordThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Where nobody heard of the commit, nothing is claimed of it.
-func TestAnUncertainCommitIsToldApart(t *testing.T) {
+// An error with an unknown outcome of the commit says so, and says how to repeat the call. Any
+// other error of the store says that nothing was done.
+func TestAnUncertainCommitIsReportedAsUnknown(t *testing.T) {
 	t.Parallel()
 	lost := &mail.Error{Code: mail.StoreUnavailable, Err: fmt.Errorf("%w: %w", store.ErrUncertain, store.ErrUnavailable)}
 	a := problemOf(fmt.Errorf("sending: %w", lost)).answer()
@@ -181,7 +182,7 @@ func TestAnUncertainCommitIsToldApart(t *testing.T) {
 	}
 }
 
-// Each part of a refusal is told whatever other parts it has.
+// Each detail of a refusal is in the answer, whichever other details there are.
 func TestADetailOfARefusalStandsAlone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -204,8 +205,8 @@ func TestADetailOfARefusalStandsAlone(t *testing.T) {
 	}
 }
 
-// TestAuthorityIsGivenByARuleAlone: by the operator's, who names who writes to
-// whom and until when; nothing that a sender says gives it.
+// Only a rule of the operator gives authority, to the sender, the recipient and the time that
+// it names. Body and arguments of a sender do not.
 func TestAuthorityIsGivenByARuleAlone(t *testing.T) {
 	t.Parallel()
 	const rule = `permit (principal, action == Action::"agent.delegate", resource)

@@ -143,8 +143,7 @@ func TestEveryCallLeavesOneRecord(t *testing.T) {
 	}
 }
 
-// A text of a message is found in the store and in its recipient's answer, and
-// nowhere else.
+// Texts that agents write and cursors are in no record and in no line of the log.
 func TestNoTextOfAMessageIsInTheRecordOrTheLog(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mail: mail.Limits{MailboxMessages: 2}})
@@ -173,7 +172,7 @@ func TestNoTextOfAMessageIsInTheRecordOrTheLog(t *testing.T) {
 		}
 	}
 	if !strings.Contains(allLines(t, h), "agent.send") {
-		t.Error("the record was not looked at")
+		t.Error("the record has no act of messaging")
 	}
 }
 
@@ -237,12 +236,12 @@ func TestPolicyForbidsAVerb(t *testing.T) {
 	}
 	outside := principal.New(principal.Token("ci")) // not on this machine
 	if _, err := h.open(outside, "x", false).try(context.Background(), "register", m{}, nil); !isRefused(err, policyNoMessaging) {
-		t.Errorf("a caller from elsewhere: %v", err)
+		t.Errorf("a remote caller: %v", err)
 	}
 }
 
-// A rule about one addressee strikes there alone, also where it does not ask
-// first whether there is one.
+// A rule about one addressee applies to that one only: it refuses, hides or holds. The rule
+// need not test first whether context.args has a member `to`.
 func TestPolicyForbidsAnAddressee(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{rules: `

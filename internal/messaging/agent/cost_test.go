@@ -11,10 +11,10 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// tokens is what a text costs a model, as near as bytes tell.
+// tokens estimates the tokens of a text from its bytes.
 func tokens(raw []byte) int { return (len(raw) + 3) / 4 }
 
-// toolsOf is tools/list as a client gets it.
+// toolsOf returns the result of tools/list.
 func toolsOf(t *testing.T, c *agentClient) []byte {
 	t.Helper()
 	got, err := c.conn.Call(t.Context(), &upstream.Request{Method: "tools/list", Params: []byte("{}")}, nil)
@@ -24,7 +24,8 @@ func toolsOf(t *testing.T, c *agentClient) []byte {
 	return got.Result
 }
 
-// All tools together are in every session of every client.
+// The list of all tools has at most 1,500 tokens, because every client carries it in every
+// session.
 func TestTheToolsCostLittle(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -37,7 +38,8 @@ func TestTheToolsCostLittle(t *testing.T) {
 	}
 }
 
-// Each parameter says what it is for, and what is listed is what is checked.
+// Every parameter in the list of tools has a description, and the listed schema has the
+// properties, enumerations and required members of the one that arguments are checked with.
 func TestEveryParameterIsDescribed(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -76,7 +78,7 @@ func TestEveryParameterIsDescribed(t *testing.T) {
 	}
 }
 
-// An answer without news costs next to nothing, however it comes about.
+// The answer of an empty inbox as text has at most 60 tokens, in every form of the call.
 func TestAnEmptyInboxCostsLittle(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -90,7 +92,7 @@ func TestAnEmptyInboxCostsLittle(t *testing.T) {
 				t.Errorf("%s, %s: %d tokens: %s", era, what, n, r.raw)
 			}
 		}
-		for i := range 3 { // and after a long life
+		for i := range 3 { // and after earlier messages
 			b.call("send", m{"to": "a-" + era, "body": fmt.Sprint(i)}).want("")
 			a.call("inbox", m{}).want("")
 		}
@@ -100,8 +102,8 @@ func TestAnEmptyInboxCostsLittle(t *testing.T) {
 	}
 }
 
-// A body stands once in an answer, in the form that the caller wants; a short
-// message costs a model less than two hundred tokens.
+// A body stands once in an answer, in the form that the caller asks for. An answer as text
+// with one short message has at most 200 tokens.
 func TestABodyStandsOnceInAnAnswer(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

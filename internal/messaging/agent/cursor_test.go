@@ -51,9 +51,9 @@ func TestCursorsAreSealed(t *testing.T) {
 	}
 }
 
-// The answer of an inbox is lost on its way, and its client goes on with the
-// cursor of something else: nothing is confirmed that it has not seen.
-func TestACursorConfirmsWhatItsOwnAnswerHeld(t *testing.T) {
+// A cursor confirms only the messages of its own answer: after the answer of an inbox was
+// lost, the cursor of another call confirms none of that answer's messages.
+func TestACursorConfirmsOnlyItsOwnAnswer(t *testing.T) {
 	t.Parallel()
 	for what, other := range map[string]func(*agentClient) *reply{
 		"register":          func(a *agentClient) *reply { return a.call("register", m{}) },
@@ -71,7 +71,7 @@ func TestACursorConfirmsWhatItsOwnAnswerHeld(t *testing.T) {
 				b.call("send", m{"to": "a", "body": body}).want("")
 			}
 			begun := a.call("register", m{}).want("").str("cursor")
-			a.call("inbox", m{"after": begun}).want("") // nobody reads it
+			a.call("inbox", m{"after": begun}).want("") // this answer is lost
 			r := a.call("inbox", m{"after": other(a).want("").str("cursor")}).want("")
 			if r.len("messages") != 3 || r.num("pending") != 3 || r.at("messages.2.redelivered") != true {
 				t.Errorf("%s", r.raw)
@@ -83,9 +83,9 @@ func TestACursorConfirmsWhatItsOwnAnswerHeld(t *testing.T) {
 	}
 }
 
-// A smaller answer behind a larger one that was lost confirms the smaller one,
-// and a cut message is confirmed by no cursor, not when its whole came later and
-// was lost.
+// After a larger answer was lost, the cursor of a smaller one confirms only the smaller one's
+// messages. The cursor of a truncated message does not confirm it, even if its whole text was
+// in an answer that was lost.
 func TestACursorConfirmsNothingOfALargerAnswerThatWasLost(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -109,7 +109,8 @@ func TestACursorConfirmsNothingOfALargerAnswerThatWasLost(t *testing.T) {
 	}
 }
 
-// A session that takes a name over has not been shown the notices yet.
+// The cursor of register confirms no notices: a session that takes a name over still gets
+// those of the name.
 func TestNoticesAreShownBeforeTheyAreCovered(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

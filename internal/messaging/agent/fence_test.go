@@ -8,8 +8,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// readFrame reads one frame as its reader would: who believes the nonce of the
-// first line, and who goes by the prefix of each line, must find the same.
+// readFrame reads one frame and fails if it begins or ends twice. Its limits by nonce and the
+// prefixes of its lines must agree.
 func readFrame(t *testing.T, text, kind, nonce string) (head string, ours, data []string) {
 	t.Helper()
 	open, end := "[peer-"+kind+" "+nonce, "[/peer-"+kind+" "+nonce+"]"
@@ -45,7 +45,7 @@ func readFrame(t *testing.T, text, kind, nonce string) (head string, ours, data 
 	return "", nil, nil
 }
 
-// splitLines takes everything for the end of a line that any reader might.
+// splitLines splits at every character that some reader takes for the end of a line.
 func splitLines(s string) []string {
 	return strings.FieldsFunc(strings.NewReplacer("\r\n", "\n").Replace(s), func(r rune) bool {
 		return strings.ContainsRune("\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029", r)
@@ -59,7 +59,7 @@ var hostile = []string{
 	"| | nested", "", "\n\n", "<<system-reminder>", "[[peer-message", "a\vb\fc\x1cd", "<\u017fystem-reminder", "<c\u212Aannel",
 }
 
-func TestNothingOfAPeersLeavesItsFrame(t *testing.T) {
+func TestNothingFromAPeerLeavesItsFrame(t *testing.T) {
 	t.Parallel()
 	for _, s := range hostile {
 		t.Run(fmt.Sprintf("%.20q", s), func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestNothingOfAPeersLeavesItsFrame(t *testing.T) {
 	}
 }
 
-// checkFrame renders a message in which a peer chose the body, the subject and
-// a reference, and proves that all of it stands in its frame.
+// checkFrame renders a message with a body, a subject and a reference of a peer, and fails
+// unless all of it stands in the frame, without any marker.
 func checkFrame(t *testing.T, body, subject, uri string) {
 	t.Helper()
 	m := &mail.Message{ID: "01JC000000000000000000000A", Thread: "01JC000000000000000000000B", Seq: 12, Kind: "request", Body: body, Subject: subject,
@@ -86,7 +86,7 @@ func checkFrame(t *testing.T, body, subject, uri string) {
 		t.Errorf("head %q", head)
 	}
 	if len(ours) != 1 || ours[0] != provenance(m) {
-		t.Errorf("lines of ours in the frame: %q", ours)
+		t.Errorf("lines without prefix in the frame: %q", ours)
 	}
 	if len(data) == 0 {
 		t.Error("nothing of the body is there")
@@ -95,7 +95,7 @@ func checkFrame(t *testing.T, body, subject, uri string) {
 		if strings.HasPrefix(l, "| ") || l == head || l == provenance(m) || l == "[/peer-message "+f.nonce+"]" {
 			continue
 		}
-		t.Errorf("a line that is nobody's: %q", l)
+		t.Errorf("a line outside the frame: %q", l)
 	}
 	inner := strings.ToLower(strings.Join(data, "\n") + out.Body + out.Subject + out.Refs[0].URI)
 	for _, m := range markers {
@@ -105,6 +105,7 @@ func checkFrame(t *testing.T, body, subject, uri string) {
 	}
 }
 
+// FuzzFence: no text of a peer leaves its frame, in messages and in lists.
 func FuzzFence(f *testing.F) {
 	for _, s := range hostile {
 		f.Add(s, s)

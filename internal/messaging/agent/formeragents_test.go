@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// TestWhoEndsItsSessionIsStillAnAgent when the book goes away afterwards, for as
-// long as its process lives.
-func TestWhoEndsItsSessionIsStillAnAgent(t *testing.T) {
+// A process that has ended its agent session still counts as an agent, also when the store is
+// not available. A process that was never registered gives an error of another kind.
+func TestAnAgentIsOneAfterItsSessionHasEnded(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	legacy, modern, unnamed := h.legacy("l").registered("l"), h.modern("m").registered("m"), h.legacy("u").registered("u")
 	h.legacy("stranger").call("list_peers", m{}).want("NOT_REGISTERED")
 	legacy.conn.Close()
-	modern.witness.kill() // its descriptor is gone; the process may be there under another one
+	modern.witness.kill() // its witness is gone; the process may have another one
 	unnamed.call("unregister", m{}).want("")
 	known := func(name string) bool {
 		h.s.sessions.mu.RLock()
@@ -40,7 +40,8 @@ func TestWhoEndsItsSessionIsStillAnAgent(t *testing.T) {
 	}
 }
 
-// TestALeavingCallerIsNoHuman: what is not known since it left is no answer.
+// A caller that left before the store answered is not taken for a human: the check is an
+// error.
 func TestALeavingCallerIsNoHuman(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -51,12 +52,12 @@ func TestALeavingCallerIsNoHuman(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := h.s.Operator().AgentShell(ctx, []string{"boot/x@1"}, true); err == nil {
-		t.Error("it counts as a human, unseen")
+		t.Error("it counts as a human without an answer of the store")
 	}
 }
 
-// TestFormerAgentsAreBounded by the processes that live, and where there are too
-// many of those, nobody is known to be none.
+// Former agents are kept only while their processes live and up to a bound. Once one was left
+// out because of the bound, every process counts as a former agent.
 func TestFormerAgentsAreBounded(t *testing.T) {
 	t.Parallel()
 	name := func(i int) string { return fmt.Sprintf("boot/%d@1", i) }
@@ -80,10 +81,10 @@ func TestFormerAgentsAreBounded(t *testing.T) {
 	}
 	f.add([]string{"y"})
 	if len(f.are) != formersKept || !f.any([]string{"x"}) {
-		t.Error("one that found no room counts as a human")
+		t.Error("a former agent that was left out counts as a human")
 	}
 	if unknown := (&formers{}); unknown.any([]string{"x"}) {
-		t.Error("nobody is one")
+		t.Error("a process is a former agent without any")
 	} else {
 		unknown.add([]string{"x"})
 		unknown.tidy()

@@ -9,12 +9,12 @@ import (
 	"github.com/doorward/doorward/internal/trust/visible"
 )
 
-// introduces reports whether a character begins a terminal sequence, in which
-// the letter behind it disappears too.
+// introduces reports whether a character begins a terminal sequence, with which the letter
+// after it is removed too.
 func introduces(r rune) bool { return r == 0x1B || r >= 0x90 && r <= 0x9F }
 
-// TestNothingHiddenReachesAnAgent sends every hidden character there is in
-// every field that a peer fills, and looks at all bytes that another agent gets.
+// TestNothingHiddenReachesAnAgent sends every hidden character in a body, and some in every
+// other field that a peer fills, and checks all bytes that another agent gets.
 func TestNothingHiddenReachesAnAgent(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

@@ -11,9 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Who may not read a mailbox, and who is not on this machine, learns nothing by
-// a hook and changes nothing. Each leaves one record.
-func TestAHookIsForCallersWhoMayRead(t *testing.T) {
+// A hook of a remote caller, or of one without the right to read, is refused: it tells no
+// counts and changes nothing. Each hook leaves one record, and none is answered without one.
+func TestAHookNeedsTheRightToRead(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
@@ -39,11 +39,11 @@ func TestAHookIsForCallersWhoMayRead(t *testing.T) {
 			t.Errorf("%s wakes its peer by %s", what, w)
 		}
 	}
-	denied("a caller from elsewhere", away, policyNoMessaging)
-	denied("a token from elsewhere", principal.New(principal.Token("ci")), policyNoMessaging)
-	denied("a caller whom nobody can tell", principal.New("loopback:unknown").WithLocal(), policyNoMessaging)
+	denied("a remote caller", away, policyNoMessaging)
+	denied("a remote token", principal.New(principal.Token("ci")), policyNoMessaging)
+	denied("a caller without a known user", principal.New("loopback:unknown").WithLocal(), policyNoMessaging)
 	h.gate.SetPolicy(h.rules(noReading))
-	denied("a caller who may not read", here, "hush")
+	denied("a caller without the right to read", here, "hush")
 	h.gate.SetPolicy(h.rules(""))
 	if c, l, err := ask(here); err != nil || !c.Tell || c.Unread != 1 || len(l) != 1 || l[0].Decision != "allow" || l[0].Resource != "agent/hook" || l[0].Detail["unread"] != "1" {
 		t.Errorf("%+v %v %+v", c, err, l)
@@ -55,12 +55,11 @@ func TestAHookIsForCallersWhoMayRead(t *testing.T) {
 	h.log.Close()
 	b.call("send", m{"to": "a", "body": "y"}).want(mail.AuditUnavailable)
 	if c, _, err := ask(here); err == nil || c != (HookCounts{}) {
-		t.Errorf("an unrecorded look: %+v %v", c, err)
+		t.Errorf("an unrecorded hook: %+v %v", c, err)
 	}
 }
 
-// Of several sessions of one process a hook means the newest that lives, each
-// time.
+// A hook of a process with several sessions reports the newest session that lives.
 func TestAHookMeansTheNewestSessionOfAProcess(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

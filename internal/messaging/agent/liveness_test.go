@@ -20,7 +20,7 @@ func presenceOf(c *agentClient, name string) string {
 	return "unknown"
 }
 
-// live is whether a peer's lease runs.
+// live reports whether the lease of a peer runs.
 func (h *house) live(name string) bool {
 	h.t.Helper()
 	p, err := h.book.Desk().Find(h.t.Context(), name)
@@ -30,8 +30,8 @@ func (h *house) live(name string) bool {
 	return p.Live
 }
 
-// Any sign of life extends the lease, and silence lets it end; the next sign
-// makes the peer live again, with its name and its mail.
+// Signs of life extend a lease, and without them it ends. The next sign makes the peer live
+// again under its name.
 func TestALeaseLivesFromSignsOfLife(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mail: mail.Limits{Session: 2 * time.Second}})
@@ -46,7 +46,7 @@ func TestALeaseLivesFromSignsOfLife(t *testing.T) {
 	}
 	await(t, "the end of the lease", func() bool { return !h.live("a") })
 	other, _ := process("other")
-	h.s.Seen(other, a.session) // of somebody else's process, without effect: the key is the digest, which he cannot know
+	h.s.Seen(other, a.session) // of another process: harmless, because it cannot know the digest, which is the key
 	h.s.Seen(a.who, "digest-x")
 	h.s.Seen(a.who, a.session)
 	await(t, "its return", func() bool { return h.live("a") })
@@ -88,7 +88,7 @@ func TestSessionsAreNamedByTheBestThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestGradesSayHowANameIsFounded(t *testing.T) {
+func TestTheGradeFollowsTheKindOfPrincipal(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	for name, want := range map[string]string{"uid:1000": "attested", "token:ci": "verified", "loopback:uid=1000": "observed"} {
@@ -99,7 +99,7 @@ func TestGradesSayHowANameIsFounded(t *testing.T) {
 	}
 }
 
-// Sessions that nobody uses are forgotten; one with a peer is kept for a day.
+// Unused sessions are forgotten; one with a peer is kept for a day.
 func TestTheTableOfSessionsDoesNotGrow(t *testing.T) {
 	t.Parallel()
 	now := time.Duration(0)
@@ -131,8 +131,8 @@ func TestTheTableOfSessionsDoesNotGrow(t *testing.T) {
 	}
 }
 
-// A sibling that has ended or is forgotten is not kept by the session that it joined, which
-// does not live on through it. One that is silent is kept as long as its leader.
+// A session does not keep siblings that have joined it and have ended, and does not stay
+// alive through them. A silent sibling is kept as long as the session that it joined.
 func TestALeaderForgetsItsSiblings(t *testing.T) {
 	t.Parallel()
 	now := time.Duration(0)

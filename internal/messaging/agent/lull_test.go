@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// emptied are the records of calls that found nothing, of one tool.
+// emptied returns the records of calls of one tool that found nothing.
 func (h *house) emptied(tool string) (out []entry) {
 	for _, l := range h.lines() {
 		if l.Resource == ServerName+"/"+tool && l.Decision == "allow" && l.Detail["given"] == "0" && l.Detail["confirmed"] == "" {
@@ -16,8 +16,8 @@ func (h *house) emptied(tool string) (out []entry) {
 	return out
 }
 
-// An agent that asks again and again and finds nothing has a record at once, and then
-// one a minute in which the number of its calls stands. What it finds has its own.
+// The first call of a session that finds nothing has a record at once; the following ones are
+// counted in one record a minute. A call that finds something has a record of its own.
 func TestCallsThatFindNothingAreSummedUp(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -53,7 +53,7 @@ func TestCallsThatFindNothingAreSummedUp(t *testing.T) {
 	h.s.lulls.flush(farFuture, false)
 	h.s.lulls.flush(farFuture.Add(time.Hour), false)
 	if n := len(h.s.lulls.open); n != 0 {
-		t.Errorf("%d sessions that ask no more are kept", n)
+		t.Errorf("%d sessions without further calls are kept", n)
 	}
 }
 
@@ -66,8 +66,8 @@ func milliseconds(t *testing.T, text string) int {
 	return n
 }
 
-// No call is answered for longer than a minute without a record: what could not be
-// summed up makes the next call fail as any call without a record does.
+// After a summary could not be written, calls that find nothing are refused like any call
+// without a record, so none is answered for more than a minute without one.
 func TestASummaryThatCannotBeWrittenEndsTheSummingUp(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -82,7 +82,7 @@ func TestASummaryThatCannotBeWrittenEndsTheSummingUp(t *testing.T) {
 	a.call("inbox", m{}).want("AUDIT_UNAVAILABLE")
 }
 
-// A stop writes what is summed up; whoever asks after that has records again.
+// A stop writes the summaries. A call after it has a record of its own.
 func TestAStopWritesTheSummaries(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

@@ -26,7 +26,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// house is a real server on a real book, with a real gate and a real record.
+// house is a server on a real book, with a real gate and a real audit log.
 type house struct {
 	t    testing.TB
 	s    *Server
@@ -59,7 +59,7 @@ func (b *buffer) String() string {
 	return b.Buffer.String()
 }
 
-// plan is how a house is built.
+// plan is the configuration of a house.
 type plan struct {
 	rules  string // of the operator's policy file
 	mail   mail.Limits
@@ -112,7 +112,7 @@ func build(t testing.TB, p plan) *house {
 	return h
 }
 
-// rules is the policy with a file of the operator's.
+// rules compiles the policy with text as the operator's file.
 func (h *house) rules(text string) *policy.Set {
 	h.t.Helper()
 	all := policy.List{Allow: []string{"*"}}
@@ -135,7 +135,7 @@ func (h *house) outputs(tool string) map[string]*jsonschema.Resolved {
 	return h.schemas[tool]
 }
 
-// record is what the daemon does with the notes of a commit.
+// record writes the notes of a commit as the daemon does.
 func (h *house) record(notes []any) error {
 	var rs []*audit.Record
 	for _, n := range notes {
@@ -145,7 +145,7 @@ func (h *house) record(notes []any) error {
 	return err
 }
 
-// entry is what the tests look at of a record.
+// entry holds the fields of a record that the tests check.
 type entry struct {
 	Seq                              uint64
 	Kind, Source, Principal, Session string
@@ -154,7 +154,7 @@ type entry struct {
 	Detail                           map[string]string
 }
 
-// lines are the records of messaging so far.
+// lines returns the records of messaging so far.
 func (h *house) lines() []entry {
 	h.t.Helper()
 	raw, err := auditlog.Tail(h.dir, 1_000_000)
@@ -174,7 +174,7 @@ func (h *house) lines() []entry {
 	return out
 }
 
-// witness is a process that a test can end.
+// witness is a witness of a process that a test can end.
 type witness struct {
 	mu   sync.Mutex
 	gone bool
@@ -198,7 +198,7 @@ func programOf(who, name string, also ...principal.Fact) (*principal.Principal, 
 	return principal.New(who, facts...).WithLocal().WithWitness(w), w
 }
 
-// agent is one client of the server.
+// agentClient is one client of the server.
 type agentClient struct {
 	h         *house
 	who       *principal.Principal
@@ -208,7 +208,7 @@ type agentClient struct {
 	hello     []byte
 	events    chan upstream.Event
 	witness   *witness
-	quick     bool // its answers are not held against their schemas
+	quick     bool // its answers are not checked with their schemas
 }
 
 // legacy opens a session; modern a connection without one.
@@ -250,7 +250,7 @@ func (r *reply) code() string {
 	return code
 }
 
-// at is a member of the structured content: "a.b.0".
+// at returns a member of the structured content by its path, such as "a.b.0".
 func (r *reply) at(path string) any {
 	var v any = r.out
 	for _, k := range strings.Split(path, ".") {
@@ -276,7 +276,7 @@ func (r *reply) num(path string) int    { n, _ := r.at(path).(float64); return i
 func (r *reply) len(path string) int    { n, _ := r.at(path).([]any); return len(n) }
 
 // call calls a tool as the relay does: through the gate, with the pass in the
-// context. Every answer is held against its schema.
+// context. Every answer is checked with its schema.
 func (c *agentClient) call(tool string, args any) *reply {
 	c.h.t.Helper()
 	r, err := c.try(context.Background(), tool, args, nil)
@@ -347,13 +347,13 @@ func (c *agentClient) reply(tool string, raw []byte) *reply {
 	return r
 }
 
-// shown is what a model is shown of what its mailbox has given or will give.
+// shown is the mailbox as text, as a model sees it, without confirming anything.
 func (c *agentClient) shown() *reply {
 	c.h.t.Helper()
 	return c.call("inbox", m{"peek": true, "format": "text"}).want("")
 }
 
-// registered is a client with a name.
+// registered registers the client under a name.
 func (c *agentClient) registered(name string) *agentClient {
 	c.h.t.Helper()
 	if r := c.call("register", map[string]any{"name": name}); r.failed {
@@ -373,7 +373,7 @@ func (r *reply) want(code string) *reply {
 
 type m = map[string]any
 
-// await polls, for what happens beside a test; it fails after ten seconds.
+// await polls until ok is true; it fails after ten seconds.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {

@@ -13,7 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// human is the daemon's user at a plain shell.
+// human is the daemon's user at a shell that no agent started.
 func human() Caller {
 	who, _ := process("cli")
 	return Caller{Who: who, Processes: []string{"boot/cli@1", "boot/shell@1", "boot/1@0"}, Complete: true}
@@ -27,7 +27,7 @@ func refusalCode(err error) string {
 	return ""
 }
 
-func TestTheOperatorsDay(t *testing.T) {
+func TestTheOperatorsCommandsWorkTogether(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	ctx, o, me := context.Background(), h.s.Operator(), human()
@@ -157,8 +157,8 @@ func TestEveryCommandOfTheOperatorLeavesOneRecord(t *testing.T) {
 	}
 }
 
-// The agent behind a shim is the shim's parent: its other children are below
-// it, the shell that the human typed in is not.
+// The parent of a bridging shim counts as an agent: commands from below it are refused. The
+// parent of an agent without a bridge, such as the shell of the human, does not.
 func TestTheParentOfAShimIsAnAgent(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -197,15 +197,15 @@ func TestATailTellsOfChangesAsTheyHappen(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if n := len(h.lines()) - before; n != 1 {
-		t.Errorf("%d records: a page that goes on is no act of its own", n)
+		t.Errorf("%d records, want one: a following page has no record", n)
 	}
 	if p, err := o.Tail(ctx, me, "", p.After, 0); err != nil || len(p.Changes) != 0 {
 		t.Errorf("%+v %v", p, err)
 	}
 }
 
-// A signature binds what the daemon recorded; whatever is changed in the store
-// afterwards shows.
+// A trace reports an invalid signature for an envelope in which a signed field was changed
+// after the message was accepted, and a foreign one for a sender of another node.
 func TestAForgedEnvelopeShowsInATrace(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -248,7 +248,8 @@ func TestAForgedEnvelopeShowsInATrace(t *testing.T) {
 	}
 }
 
-// A message to several peers is one message, recorded once.
+// Fsck matches a message to several peers with its one record, and reports the message once
+// when the record is missing.
 func TestFsckKnowsAMessageToSeveral(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -282,7 +283,7 @@ func TestFsckFindsARecordWithoutAMessage(t *testing.T) {
 	if err != nil || !slices.Equal(c.Unstored, []string{id}) || len(c.Unrecorded) != 0 {
 		t.Errorf("%+v %v", c, err)
 	}
-	h.s.o.AuditDir = t.TempDir() // another log, which knows nothing
+	h.s.o.AuditDir = t.TempDir() // another, empty log
 	a.call("send", m{"to": "a", "body": "x"}).want("")
 	c, err = h.s.Operator().Fsck(context.Background(), human(), false)
 	if err != nil || len(c.Unrecorded) != 1 {
@@ -317,12 +318,12 @@ func TestAHookCountsAndTellsOnce(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if c := hook("boot/a@1"); c.Unread != 1 || c.Tell {
-		t.Errorf("told twice: %+v", c)
+		t.Errorf("reported twice: %+v", c)
 	}
 	b.call("send", m{"to": "a", "body": "y"}).want("")
 	in := a.call("inbox", m{}).want("")
 	if c := hook("boot/a@1"); c.Unread != 0 || c.Tell {
-		t.Errorf("told of what was read: %+v", c)
+		t.Errorf("a message that was read is reported: %+v", c)
 	}
 	_ = in
 	stranger := principal.New("token:ci").WithLocal()

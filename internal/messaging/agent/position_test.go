@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// bodiesOf are the texts of an answer of inbox.
+// bodiesOf returns the bodies in an answer of inbox.
 func bodiesOf(r *reply) (out []string) {
 	for i := range r.len("messages") {
 		out = append(out, r.str(fmt.Sprintf("messages.%d.body", i)))
@@ -27,14 +27,14 @@ func (r *reply) wantBodies(want ...string) *reply {
 	return r
 }
 
-// stateOfMessage is what its only recipient made of a message.
+// stateOf is the state of a sent message that has one recipient.
 func (c *agentClient) stateOf(sent *reply) string {
 	c.h.t.Helper()
 	return c.call("message_status", m{"message_id": sent.str("message_id")}).want("").str("deliveries.0.state")
 }
 
-// An inbox goes on where the one before ended: it confirms what that one gave,
-// gives what is new, and waits when there is nothing.
+// An inbox without a cursor continues where the last one ended: it confirms the messages that
+// the last one gave, gives the new ones, and waits when there are none.
 func TestInboxGoesOnWhereItEnded(t *testing.T) {
 	t.Parallel()
 	for era, open := range map[string]func(*house, string) *agentClient{"legacy": (*house).legacy, "modern": (*house).modern} {
@@ -46,7 +46,7 @@ func TestInboxGoesOnWhereItEnded(t *testing.T) {
 			two := b.call("send", m{"to": "a", "body": "2"}).want("")
 			a.call("inbox", m{"max": 1}).wantBodies("1")
 			if s := b.stateOf(one); s != "leased" {
-				t.Fatalf("the first is %s before anything confirmed it", s)
+				t.Fatalf("the first is %s before any confirmation", s)
 			}
 			a.call("inbox", m{"max": 1}).wantBodies("2")
 			if one, two := b.stateOf(one), b.stateOf(two); one != "acked" || two != "leased" {
@@ -67,9 +67,9 @@ func TestInboxGoesOnWhereItEnded(t *testing.T) {
 	}
 }
 
-// What an answer gave that may have been lost comes again, marked, and is not
-// confirmed before it was given again.
-func TestWhatMayHaveBeenLostComesAgain(t *testing.T) {
+// The messages of an answer that may have been lost are given again, marked as redelivered,
+// and are not confirmed before that.
+func TestAPossiblyLostAnswerIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	for what, lose := range map[string]func(h *house, a *agentClient, state string) (*house, *agentClient){
 		"the session ends, and another one takes over": func(h *house, a *agentClient, _ string) (*house, *agentClient) {
@@ -119,9 +119,9 @@ func TestWhatMayHaveBeenLostComesAgain(t *testing.T) {
 	}
 }
 
-// An answer whose client had left by then is nobody's position: what it gave
-// comes again.
-func TestAnAnswerToNobodyConfirmsNothing(t *testing.T) {
+// The messages of an answer whose client had left are not confirmed by the next inbox, and
+// are given again.
+func TestAnAnswerToAClientThatLeftConfirmsNothing(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
@@ -140,7 +140,7 @@ func TestAnAnswerToNobodyConfirmsNothing(t *testing.T) {
 	a.call("inbox", m{}).wantBodies()
 }
 
-// Who keeps cursors is not affected: nothing is confirmed but by a cursor.
+// For a caller that passes cursors messages are confirmed by cursors only.
 func TestACallerWithCursorsConfirmsByThemAlone(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -156,7 +156,7 @@ func TestACallerWithCursorsConfirmsByThemAlone(t *testing.T) {
 	a.call("inbox", m{"after": cursor, "peek": true}).wantBodies("2")
 }
 
-// A peek neither confirms nor counts as what was given.
+// A peek confirms nothing, and the messages that it shows do not count as given.
 func TestAPeekLeavesThePosition(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -169,8 +169,8 @@ func TestAPeekLeavesThePosition(t *testing.T) {
 	a.call("inbox", m{}).wantBodies("2")
 }
 
-// A message that was cut is confirmed by no position: it comes whole instead.
-func TestWhatWasCutComesWhole(t *testing.T) {
+// A truncated message is not confirmed by the next inbox, which gives it whole.
+func TestATruncatedMessageIsGivenAgainWhole(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
@@ -183,8 +183,8 @@ func TestWhatWasCutComesWhole(t *testing.T) {
 	a.call("inbox", m{}).wantBodies()
 }
 
-// Who answers a message has read it; the others of the same answer have to be
-// confirmed by themselves.
+// A reply confirms the message that it answers, and not the other messages that were given
+// with it.
 func TestAReplyConfirmsWhatItAnswers(t *testing.T) {
 	t.Parallel()
 	for what, to := range map[string]any{"alone": "b", "and to others": []string{"c", "b", "a"}} {
@@ -229,7 +229,7 @@ func TestARefusedReplyConfirmsNothing(t *testing.T) {
 	}
 }
 
-// last is the newest record of an action.
+// last returns the newest record of an action.
 func last(all []entry, action string) entry {
 	for _, l := range slices.Backward(all) {
 		if l.Action == action {
@@ -239,9 +239,8 @@ func last(all []entry, action string) entry {
 	return entry{}
 }
 
-// Whatever an agent does, and whenever its session is lost: every message is
-// read at least once by a session that went on after it, and none is confirmed
-// that no such session has seen.
+// In random histories with lost sessions no message is confirmed before a session has seen it
+// and made another call, and in the end every message has been seen.
 func TestNothingIsConfirmedUnseen(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -249,7 +248,7 @@ func TestNothingIsConfirmedUnseen(t *testing.T) {
 	h := build(t, plan{limits: Limits{SendsPerMinute: 100000, Burst: 10000}, mail: mail.Limits{Attempts: 100, SenderMessages: 1000}})
 	b := h.legacy("b").registered("b")
 	a := h.legacy("a0").registered("a")
-	seen := make(map[string]bool) // by a session that made another call after it
+	seen := make(map[string]bool) // given to a session that made another call afterwards
 	given := make(map[string]bool)
 	sent, sessions, cursor := 0, 1, ""
 	check := func() {
@@ -274,7 +273,7 @@ func TestNothingIsConfirmedUnseen(t *testing.T) {
 			if cursor != "" && r.IntN(4) == 0 {
 				args["after"] = cursor
 			}
-			for id := range given { // this call is what shows that they were
+			for id := range given { // this call shows that their answer arrived
 				seen[id] = true
 			}
 			got := a.call("inbox", args).want("")

@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// toldOf is the presence and the wake of a peer, by the list and by the answer
-// of a send, which must agree.
+// toldOf returns presence and wake of a peer from the answer of a send, and fails if
+// list_peers says something else.
 func toldOf(t *testing.T, watcher *agentClient, name, body string) string {
 	t.Helper()
 	listed := ""
@@ -28,7 +28,7 @@ func toldOf(t *testing.T, watcher *agentClient, name, body string) string {
 	return sent
 }
 
-// idle makes a session's last call one of long ago.
+// idle makes the last call of a session an old one.
 func (h *house) idle(c *agentClient) {
 	s := h.s.sessions.of(c.who, c.session, asStream)
 	s.called.Store(1)
@@ -38,7 +38,8 @@ func (h *house) idle(c *agentClient) {
 	h.s.sessions.mu.Unlock()
 }
 
-// What is said of an agent is so at every stage of its life.
+// Presence and wake of an agent are right in each state: just called, silent, waiting, with
+// hooks, with an ended session, taken over, and with an ended process.
 func TestPresenceIsTrueForAgents(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mail: mail.Limits{Session: time.Hour}})
@@ -75,8 +76,8 @@ func TestPresenceIsTrueForAgents(t *testing.T) {
 	want("its process has ended", "gone none")
 }
 
-// A silent agent whose process lives is not gone, whatever its lease says; one
-// whose process cannot be told is.
+// A silent agent with a living process is asleep after its lease has ended. One without a
+// known process is gone.
 func TestASilentProcessIsNotGone(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mail: mail.Limits{Session: 100 * time.Millisecond}})
@@ -94,12 +95,13 @@ func TestASilentProcessIsNotGone(t *testing.T) {
 	}
 	for _, p := range all {
 		if p.Name == "unknown" && p.Presence != "gone" {
-			t.Errorf("one that nothing is known of is %s", p.Presence)
+			t.Errorf("a peer without a known process is %s", p.Presence)
 		}
 	}
 }
 
-// The operator is awake while he looks, asleep else, and never gone.
+// The operator is awake for a time after a command and while a tail runs, and asleep
+// otherwise. The commands of an agent's shell do not count.
 func TestPresenceIsTrueForTheOperator(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -111,7 +113,7 @@ func TestPresenceIsTrueForTheOperator(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	want("nobody has come", "asleep none")
+	want("no command was given", "asleep none")
 	if _, err := h.s.Operator().Inbox(t.Context(), Caller{Who: b.who, Processes: []string{"boot/b@1"}, Complete: true}, "", false, false); err == nil {
 		t.Fatal("an agent's shell is the operator")
 	}

@@ -13,7 +13,7 @@ import (
 
 const listenParams = `{"notifications":{"resourceSubscriptions":["agent://inbox","agent://other"],"toolsListChanged":true}}`
 
-// listening is a subscriptions/listen under way.
+// listening is a running subscriptions/listen.
 type listening struct {
 	events chan upstream.Event
 	end    context.CancelFunc
@@ -50,13 +50,13 @@ func none(t *testing.T, events chan upstream.Event, d time.Duration) {
 	}
 }
 
-func TestAListenIsAcknowledgedAndTellsOfWhatIsThere(t *testing.T) {
+func TestAListenIsAcknowledgedAndReportsWaitingMail(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	h.s.minGap = 50 * time.Millisecond
 	a, b := h.modern("a").registered("a"), h.legacy("b").registered("b")
 	b.call("send", m{"to": "a", "body": "canary"}).want("")
-	for range 2 { // every new listen, while the mail is not confirmed
+	for range 2 { // each new listen reports mail that is not confirmed
 		l := a.listen()
 		ack := next1(t, l.events)
 		if ack.Method != "notifications/subscriptions/acknowledged" || string(wire.Get(ack.Params, "notifications")) != `{"resourceSubscriptions":["agent://inbox"]}` {
@@ -94,7 +94,7 @@ func TestAListenIsAcknowledgedAndTellsOfWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestAListenBeforeTheNameTellsOnceThereIsOne(t *testing.T) {
+func TestAListenBeforeRegistrationReportsLaterMail(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	h.s.minGap = 20 * time.Millisecond
@@ -119,7 +119,7 @@ func TestASubscriptionTellsOnTheSessionsStream(t *testing.T) {
 		return r
 	}
 	if r := ask("resources/subscribe", "agent://inbox/b"); r.Error == nil {
-		t.Error("somebody else's inbox has an address")
+		t.Error("the inbox of another agent has an address")
 	}
 	ask("resources/subscribe", inboxURI)
 	ask("resources/subscribe", inboxURI)
@@ -143,7 +143,7 @@ func TestASubscriptionTellsOnTheSessionsStream(t *testing.T) {
 
 func peerID(c *agentClient) string { return c.call("register", m{}).str("peer_id") }
 
-// A call that waits owns the message: the stream beside it is quiet.
+// A message that ends a waiting call is not reported on the listen of the same agent too.
 func TestAWaitingCallOwnsTheWake(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -208,7 +208,7 @@ func TestTheResourceHoldsCountsAndNoText(t *testing.T) {
 	}
 }
 
-func TestWhatAConnectionSaysOfItself(t *testing.T) {
+func TestAConnectionDeclaresItsCapabilities(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	legacy, modern := h.legacy("l"), h.modern("m")

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// The pace of sends is the peer's: another session of it, another name, or the
-// same name given back and taken again, is no new beginning.
+// The limit of sends belongs to the peer: another session, another name, or a name given back
+// and taken again does not reset it.
 func TestThePaceOfSendsOutlivesASession(t *testing.T) {
 	t.Parallel()
 	for what, again := range map[string]func(*house, *agentClient) *agentClient{
@@ -52,7 +52,8 @@ func TestThePaceOfSendsOutlivesASession(t *testing.T) {
 	}
 }
 
-// A session that was superseded is held to its own pace, not to its heir's.
+// The refused sends of a superseded session count against its own limit and not against that
+// of the session that took over.
 func TestASupersededSessionCostsItsHeirNothing(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{limits: Limits{SendsPerMinute: 1, Burst: 3}})
@@ -69,7 +70,7 @@ func TestASupersededSessionCostsItsHeirNothing(t *testing.T) {
 	heir.call("send", m{"to": "b", "body": "2"}).want("")
 }
 
-// Registering has a pace too, of the principal: however many sessions it opens.
+// Registrations are limited for each principal, over all of its sessions.
 func TestRegisteringHasAPace(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{limits: Limits{RegistersPerMinute: 1, RegisterBurst: 3}})
@@ -92,7 +93,7 @@ func TestRegisteringHasAPace(t *testing.T) {
 	}
 }
 
-// The agents of one user come all at once, as after a restart.
+// Two hundred agents of one user can register at once, as after a restart, in five seconds.
 func TestTwoHundredAgentsOfOneUserRegisterAtOnce(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -113,7 +114,7 @@ func TestTwoHundredAgentsOfOneUserRegisterAtOnce(t *testing.T) {
 	}
 }
 
-// However many agents of a user wait, the next call is let in.
+// Waiting calls do not count against the limit of simultaneous calls of their principal.
 func TestWaitsTakeNoPlaceOfCalls(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{gate: gate.Limits{Calls: 2}})
@@ -134,7 +135,8 @@ func TestWaitsTakeNoPlaceOfCalls(t *testing.T) {
 	}
 }
 
-// Calls of one principal that wait are bounded, in however many sessions.
+// The number of waiting calls of one principal is bounded over all of its sessions, and does
+// not limit another principal.
 func TestTheWaitsOfAPrincipalAreBounded(t *testing.T) {
 	t.Parallel()
 	table := newSessions("box", false, time.Minute)

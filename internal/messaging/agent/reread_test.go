@@ -12,15 +12,15 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// A conversation is read again by its thread, by words of it, and whole, in its
-// order, by both sides.
+// Both sides can read a conversation again, whole, by its thread or by words in it, in the
+// order of its messages. Messages that were not given and confirmed are not read.
 func TestAConversationIsReadAgain(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a, b := h.legacy("a").registered("a"), h.modern("b").registered("b")
 	ask := a.call("send", m{"to": "b", "body": "What is the Port?", "subject": "Settings"}).want("")
 	if r := b.call("read", m{}).wantBodies(); r.at("more") != false {
-		t.Errorf("what waits was read: %s", r.raw)
+		t.Errorf("a message that waits was read: %s", r.raw)
 	}
 	b.call("inbox", m{}).wantBodies("What is the Port?")
 	b.call("read", m{}).wantBodies()
@@ -52,8 +52,8 @@ func TestAConversationIsReadAgain(t *testing.T) {
 	a.call("read", m{"peer": "b"}).want("INVALID_ARGUMENT")
 }
 
-// What is read again is bounded, and stands in its frame as in inbox.
-func TestWhatIsReadAgainIsBoundedAndFramed(t *testing.T) {
+// An answer of read is bounded in size, and markers in its texts are broken as in inbox.
+func TestReadIsBoundedAndFramed(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{limits: Limits{SendsPerMinute: 100000, Burst: 1000}})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
@@ -72,9 +72,9 @@ func TestWhatIsReadAgainIsBoundedAndFramed(t *testing.T) {
 	}
 }
 
-// One property, of many callers, states and arguments: nothing is given that the
-// caller did not send, or was not given and has not confirmed.
-func TestReadGivesNothingOfAnybodyElse(t *testing.T) {
+// For random callers, states and arguments read gives only messages that the caller sent, or
+// was given and has confirmed. In the end it finds all of those.
+func TestReadGivesOnlyTheCallersMessages(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -88,7 +88,7 @@ func TestReadGivesNothingOfAnybodyElse(t *testing.T) {
 		all = append(all, c)
 	}
 	type body struct{ from, to int }
-	owners := make(map[string]body) // by a text that is in one message alone
+	owners := make(map[string]body) // by a text that is in one message only
 	confirmed := make(map[string]bool)
 	var ids, threads []string
 	given := make([]map[string]string, len(all)) // of the last inbox: ids and bodies
@@ -134,7 +134,7 @@ func TestReadGivesNothingOfAnybodyElse(t *testing.T) {
 		}
 	}
 	if len(owners) < 20 || len(confirmed) < 5 {
-		t.Fatalf("seed %d: %d messages, %d confirmed: this shows little", seed, len(owners), len(confirmed))
+		t.Fatalf("seed %d: %d messages, %d confirmed: too few to show anything", seed, len(owners), len(confirmed))
 	}
 	for k, c := range all {
 		var want, have []string
@@ -156,7 +156,8 @@ func TestReadGivesNothingOfAnybodyElse(t *testing.T) {
 	}
 }
 
-// A name that goes to another principal takes none of its past along.
+// A name that is transferred to another principal does not give that one the messages before
+// the transfer, except those that were waiting.
 func TestReadEndsAtATransfer(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

@@ -7,14 +7,15 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// The first look at the mailboxes is due at once, whatever becomes due later.
-func TestNothingPutsTheFirstSweepOff(t *testing.T) {
+// The first sweep of the mailboxes is due at once, although a later one was set before it.
+// After that the alarm rings at the earliest time that it was set to.
+func TestTheFirstSweepIsNotDelayed(t *testing.T) {
 	t.Parallel()
 	var a alarm
 	now := time.Now()
 	a.by(now.Add(time.Hour))
 	if !a.rung(now, now.Add(time.Minute)) {
-		t.Fatal("it waits for something that came up before it")
+		t.Fatal("the first sweep waits for a later time")
 	}
 	a.by(now.Add(2 * time.Minute))
 	if a.rung(now.Add(59*time.Second), now) || !a.rung(now.Add(time.Minute), now.Add(time.Hour)) {
@@ -22,7 +23,7 @@ func TestNothingPutsTheFirstSweepOff(t *testing.T) {
 	}
 }
 
-// A backlog of more than one sweep does is done without a pause.
+// A backlog that is larger than one sweep is swept by further sweeps without a pause.
 func TestABacklogIsSweptWithoutAPause(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

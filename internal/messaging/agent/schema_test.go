@@ -46,7 +46,7 @@ func TestEveryVerbIsInTheTableAndInTheList(t *testing.T) {
 	}
 }
 
-func TestTheSchemasAreThoseOfTheReference(t *testing.T) {
+func TestTheSchemasAreValidAndClosed(t *testing.T) {
 	t.Parallel()
 	s, err := loadSchemas(65536, 24*time.Hour)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestTheSchemasAreThoseOfTheReference(t *testing.T) {
 				t.Errorf("%s of %s: %v", what, name, err)
 			}
 			if regexp.MustCompile(`"@|"optional"|"is"`).Match(raw) {
-				t.Errorf("%s of %s has words of ours in it: %s", what, name, raw)
+				t.Errorf("%s of %s has words of the source notation in it: %s", what, name, raw)
 			}
 			if _, err := resolve(raw); err != nil {
 				t.Errorf("%s of %s: %v", what, name, err)
@@ -81,7 +81,7 @@ func TestTheSchemasAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// checkClosed finds input objects that would take anything.
+// checkClosed fails for input objects that would accept any property.
 func checkClosed(t *testing.T, name string, raw []byte) {
 	t.Helper()
 	if len(raw) == 0 || raw[0] != '{' {
@@ -206,8 +206,8 @@ func TestEveryCodeHasItsText(t *testing.T) {
 	}
 }
 
-// outputs are a verb's output schema as it is published, and the same with
-// nothing allowed that it does not name.
+// outputs returns the output schema of a verb as it is published, and a copy that allows no
+// property which it does not name.
 func outputs(t testing.TB, v *verb) map[string]*jsonschema.Resolved {
 	t.Helper()
 	out := make(map[string]*jsonschema.Resolved)
@@ -221,7 +221,7 @@ func outputs(t testing.TB, v *verb) map[string]*jsonschema.Resolved {
 	return out
 }
 
-// closed is a schema that takes no property which it does not name.
+// closed returns a schema that allows no property which it does not name.
 func closed(raw []byte) []byte {
 	switch raw[0] {
 	case '[':
@@ -245,7 +245,8 @@ func closed(raw []byte) []byte {
 	return raw
 }
 
-// TestAMisfitSaysWhatFits: the caller can mend the call from the answer alone.
+// The refusal of an argument names the argument and its schema, without its value, so that the
+// caller can correct the call.
 func TestAMisfitSaysWhatFits(t *testing.T) {
 	t.Parallel()
 	s, err := loadSchemas(100, time.Hour)

@@ -2,6 +2,5 @@
 
 package agent
 
-// slack is how much longer than it says something may take: with the race
-// detector everything is slow.
+// slack is the factor for limits of time: the race detector makes everything slow.
 const slack = 10

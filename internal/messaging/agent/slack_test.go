@@ -2,5 +2,5 @@
 
 package agent
 
-// slack is how much longer than it says something may take.
+// slack is the factor for limits of time.
 const slack = 1

@@ -14,8 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// workshop stands for the launchers: what it starts is an entry in the real
-// book, and no process.
+// workshop is a Spawner that starts no processes: a start is only an entry in the real book.
 type workshop struct {
 	book     func() *mail.Book
 	messages int
@@ -140,9 +139,8 @@ func TestAStartThatFailsIsToldAndRecorded(t *testing.T) {
 	}
 }
 
-// A started agent that asks for more children than its budget has is ended, as
-// one is that sends too much.
-func TestASpawnOverBudgetEndsWhoAsks(t *testing.T) {
+// A started agent that asks for more children than its budget allows is ended.
+func TestASpawnOverBudgetEndsTheAgentThatAsks(t *testing.T) {
 	t.Parallel()
 	var h *house
 	w := &workshop{book: func() *mail.Book { return h.book }, messages: -1}
@@ -162,7 +160,8 @@ func TestASpawnOverBudgetEndsWhoAsks(t *testing.T) {
 	}
 }
 
-// A started agent reaches its family alone, though its user has other agents.
+// A started agent can exchange messages with its parent, and not with other agents of the
+// same user.
 func TestAStartedAgentReachesItsFamilyAlone(t *testing.T) {
 	t.Parallel()
 	var h *house
@@ -183,7 +182,7 @@ func TestAStartedAgentReachesItsFamilyAlone(t *testing.T) {
 	}
 }
 
-// spawned is the record of what the workshop does to a spawn.
+// spawned makes the record of a change that the workshop makes to a spawn.
 func spawned(*mail.Spawn) any {
 	return &audit.Record{Kind: audit.Event, Source: source, Action: "agent.spawn", Resource: ServerName}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// Messages that come while somebody begins to wait wake him all the same: no
-// wait of this test may end by its time.
+// A message that arrives while a wait begins ends the wait: no wait of this test ends by its
+// time, although four senders send meanwhile.
 func TestNoWakeIsLostBetweenLookingAndWaiting(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{limits: Limits{SendsPerMinute: 100000, Burst: 10000}, mail: mail.Limits{SenderMessages: 1000}})
@@ -150,8 +150,8 @@ func TestAWaitEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// What it confirmed before it waited is done and recorded: a second record would
-// say that the call was refused.
+// A cancelled wait that had confirmed messages has the record of the confirmation only. A
+// second record would say that the call was refused.
 func TestACancelledWaitDoesNotContradictItsRecord(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
@@ -177,7 +177,7 @@ func TestACancelledWaitDoesNotContradictItsRecord(t *testing.T) {
 	}
 }
 
-func TestAWaitTellsThatItIsUnderWay(t *testing.T) {
+func TestAWaitReportsProgress(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a := h.legacy("a").registered("a")

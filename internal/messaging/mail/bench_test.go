@@ -35,8 +35,8 @@ func benchBed(b *testing.B, n int) (*mail.Book, *store.DB, []mail.Owner, []mail.
 var bare = store.Migration{Name: "bench-1", SQL: []string{
 	`CREATE TABLE bench (id TEXT PRIMARY KEY, box INTEGER NOT NULL, body TEXT NOT NULL) STRICT`}}
 
-// BenchmarkSend is 16 senders to 16 recipients, beside as many that insert a
-// bare row with the same durability.
+// BenchmarkSend measures sends of 1 and 16 senders, and for comparison inserts of a bare row with
+// the same durability.
 func BenchmarkSend(b *testing.B) {
 	body := strings.Repeat("x", 1000)
 	for _, senders := range []int{1, 16} {
@@ -61,7 +61,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// each shares b.N acts among as many workers.
+// each divides b.N acts among the workers.
 func each(b *testing.B, workers int, act func(who, n int) error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -79,7 +79,7 @@ func each(b *testing.B, workers int, act func(who, n int) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 }
 
-// BenchmarkFetchAndAck reads batches of 50 and acknowledges them.
+// BenchmarkFetchAndAck measures reading and acknowledging in batches of 50.
 func BenchmarkFetchAndAck(b *testing.B) {
 	book, _, owners, peers := benchBed(b, 2)
 	n := 0
@@ -109,7 +109,7 @@ func BenchmarkFetchAndAck(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
 }
 
-// BenchmarkEmptyInbox is a poll that finds nothing.
+// BenchmarkEmptyInbox measures a poll that finds nothing.
 func BenchmarkEmptyInbox(b *testing.B) {
 	book, _, owners, _ := benchBed(b, 1)
 	b.ResetTimer()

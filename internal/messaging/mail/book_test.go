@@ -14,8 +14,7 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// bed is one database with one book, and a clock that the test turns where the
-// engine lets it.
+// bed is one database with one book, and on SQLite a clock that the test advances.
 type bed struct {
 	t *testing.T
 	*mail.Book
@@ -23,7 +22,7 @@ type bed struct {
 	limits mail.Limits
 	dsn    string
 	dir    string
-	clock  *atomic.Int64 // added to the time of the start; SQLite only, where nothing else moves it
+	clock  *atomic.Int64 // added to the time of the start; on SQLite it is the only time that passes
 	notes  atomic.Int64
 
 	broken atomic.Bool // no record can be made
@@ -42,7 +41,7 @@ func onBoth(t *testing.T, o mail.Options, test func(t *testing.T, b *bed)) {
 	})
 }
 
-// onSQLite is for what needs the clock turned.
+// onSQLite runs a test on SQLite only, because it advances the clock.
 func onSQLite(t *testing.T, o mail.Options, test func(t *testing.T, b *bed)) {
 	t.Parallel()
 	test(t, sqliteBed(t, o))
@@ -83,10 +82,10 @@ func openBed(t *testing.T, o mail.Options, b *bed) *bed {
 	return b
 }
 
-// pass lets time go by.
+// pass advances the clock of a SQLite bed.
 func (b *bed) pass(d time.Duration) { b.clock.Add(int64(d)) }
 
-// later lets a short time go by, on either engine.
+// later lets a short time pass on either engine; on PostgreSQL it sleeps.
 func (b *bed) later(d time.Duration) {
 	b.pass(d)
 	if b.dsn != "" {
@@ -94,17 +93,17 @@ func (b *bed) later(d time.Duration) {
 	}
 }
 
-// sweep lets the book look at the time until nothing is due.
+// sweep runs one sweep of the book.
 func (b *bed) sweep() {
 	b.t.Helper()
 	_, err := b.Sweep(b.t.Context())
 	must(b.t, err)
 }
 
-// ended says of every process that it has ended.
+// ended reports every process as ended.
 func ended(string) bool { return true }
 
-// exec runs one statement of the test's own: damage, or what time would do.
+// exec runs one statement of the test: damage, or the effect of time.
 func (b *bed) exec(query string, args ...any) int64 {
 	b.t.Helper()
 	var n int64
@@ -121,7 +120,7 @@ func (b *bed) count(query string, args ...any) (n int64) {
 	return n
 }
 
-// sound fails the test when the books do not balance.
+// sound fails the test if fsck finds a difference.
 func (b *bed) sound() {
 	b.t.Helper()
 	c, err := b.Desk().Fsck(b.t.Context(), false, said)
@@ -185,7 +184,7 @@ func (a *agent) inbox(f mail.Fetch) *mail.Batch {
 	return got
 }
 
-// read is an inbox that acknowledges the answer before.
+// read is an inbox that acknowledges the previous answer.
 func (a *agent) read(after *mail.Batch) *mail.Batch {
 	a.b.t.Helper()
 	return a.inbox(mail.Fetch{After: &after.Counts.Receipt})
@@ -198,7 +197,7 @@ func (a *agent) status(id string) []mail.Delivery {
 	return got
 }
 
-// state is that of a message with one recipient.
+// state is the state of a message that has one recipient.
 func (a *agent) state(id string) string {
 	a.b.t.Helper()
 	got := a.status(id)
@@ -254,5 +253,5 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// said is the record of any act, for tests of something else.
+// said is the record of an act in tests that do not check records.
 func said[T any](*T) any { return "an act" }

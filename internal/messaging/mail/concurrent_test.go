@@ -10,8 +10,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// TestASendThatRacesATakeover commits as the epoch before, or is FENCED; and
-// what it commits is in order with what the new session sends.
+// A send that races a takeover commits in the old epoch, in front of all messages of the new
+// session, or is refused as FENCED.
 func TestASendThatRacesATakeover(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{SenderMessages: 100000, MailboxMessages: 100000}}, func(t *testing.T, b *bed) {
 		tester := b.join("tester")
@@ -59,8 +59,8 @@ func TestASendThatRacesATakeover(t *testing.T) {
 	})
 }
 
-// TestASendThatRacesARelease is in the mailbox and expires, or is refused: no
-// message waits for nobody.
+// A send that races the release of its recipient is stored and expires, or is refused. No
+// message stays open in a released mailbox.
 func TestASendThatRacesARelease(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{SenderMessages: 100000, MailboxMessages: 100000}}, func(t *testing.T, b *bed) {
 		all := books(t, b)
@@ -92,7 +92,8 @@ func TestASendThatRacesARelease(t *testing.T) {
 	})
 }
 
-// TestCountersAgreeUnderConcurrentUse: on PostgreSQL with two daemons.
+// Fsck finds no difference at any moment while six agents send, read, purge and sweep for two
+// seconds, on PostgreSQL with two daemons.
 func TestCountersAgreeUnderConcurrentUse(t *testing.T) {
 	limits := mail.Limits{MailboxMessages: 20, SenderMessages: 10, Lease: 20 * time.Millisecond, Hold: 100 * time.Millisecond, Attempts: 3}
 	onBoth(t, mail.Options{Evict: true, Limits: limits}, func(t *testing.T, b *bed) {
@@ -139,7 +140,7 @@ func TestCountersAgreeUnderConcurrentUse(t *testing.T) {
 	})
 }
 
-// busy lets pass what may be refused.
+// busy accepts the refusals with these codes.
 func busy(t *testing.T, err error, codes ...string) {
 	for _, c := range codes {
 		if code(err) == c {

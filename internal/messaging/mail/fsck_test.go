@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// TestFsckFindsPlantedDamageAndMendsIt: one kind of damage each, on books with
-// mail in every state.
+// Fsck finds each kind of planted damage in a book with mail in every state, and repairs it
+// unless the case is marked as not repairable.
 func TestFsckFindsPlantedDamageAndMendsIt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestFsckFindsPlantedDamageAndMendsIt(t *testing.T) {
 				if b.exec(c.damage) == 0 {
 					t.Fatal("nothing was damaged")
 				}
-				b.sweep() // whatever is broken, time goes on
+				b.sweep() // a sweep works in spite of the damage
 				got, err := b.Desk().Fsck(t.Context(), false, said)
 				must(t, err)
 				if got.OK || !strings.Contains(fmt.Sprint(got.Problems), c.finds) {
@@ -75,7 +75,7 @@ func TestFsckFindsPlantedDamageAndMendsIt(t *testing.T) {
 					t.Fatalf("after %d repairs: %+v", got.Repaired, got.Problems)
 				}
 				b.sound()
-				// And it works on.
+				// The book can still be swept.
 				_, err = b.Sweep(t.Context())
 				must(t, err)
 			})
@@ -83,7 +83,7 @@ func TestFsckFindsPlantedDamageAndMendsIt(t *testing.T) {
 	}
 }
 
-// everyState has a delivery of each that a test without a clock can reach.
+// everyState makes a delivery in each state that can be reached without advancing the clock.
 func everyState(b *bed) {
 	b.t.Helper()
 	planner, tester := b.join("planner"), b.join("tester")
@@ -108,16 +108,16 @@ func everyState(b *bed) {
 	send("queued too", false)
 }
 
-// TestRetentionLeavesCounts: texts go after a day, those of what was confirmed and rows after a week, and the
-// books balance on.
+// Texts are deleted a day after the end of a message, those of confirmed messages and all rows
+// after a week. The counts of accepted and ended messages stay, and fsck finds no difference.
 func TestRetentionLeavesCounts(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		everyState(b)
-		b.pass(25 * time.Hour) // all that was open has expired
+		b.pass(25 * time.Hour) // all open messages have expired
 		b.sweep()
 		b.sound()
-		same(t, "texts of what was final", b.count(`SELECT count(*) FROM messages WHERE body IN ('rejected', 'purged', 'refused')`), 0)
-		same(t, "texts of what has just expired, and of what was confirmed", b.count(`SELECT count(*) FROM messages WHERE body <> ''`), 5)
+		same(t, "texts of messages that were final", b.count(`SELECT count(*) FROM messages WHERE body IN ('rejected', 'purged', 'refused')`), 0)
+		same(t, "texts of messages that have just expired or were confirmed", b.count(`SELECT count(*) FROM messages WHERE body <> ''`), 5)
 		same(t, "rows", b.count(`SELECT count(*) FROM deliveries`), 8)
 		b.pass(6 * 24 * time.Hour)
 		b.sweep()
@@ -131,7 +131,7 @@ func TestRetentionLeavesCounts(t *testing.T) {
 		b.sound()
 		same(t, "rows", b.count(`SELECT count(*) FROM deliveries`), 0)
 		same(t, "messages", b.count(`SELECT count(*) FROM messages`), 0)
-		same(t, "peers that nobody has seen for a week", b.count(`SELECT count(*) FROM peers WHERE kind = 'agent'`), 0)
+		same(t, "peers without a sign of life for a week", b.count(`SELECT count(*) FROM peers WHERE kind = 'agent'`), 0)
 		_, err = b.Register(t.Context(), owner("uid:1001", "x"), mail.Registration{Name: "tester"}, nil, said)
 		refused(t, err, mail.NameOwned) // a tombstone
 		b.pass(31 * 24 * time.Hour)

@@ -23,7 +23,7 @@ func TestAMessageComesAgainUntilItIsAcknowledged(t *testing.T) {
 			same(t, "lease", again.LeaseExpiresAt, got.LeaseExpiresAt+30_000)
 			b.pass(121 * time.Second)
 			if attempt%2 == 0 {
-				b.sweep() // an inbox that comes first does the same
+				b.sweep() // an inbox without a sweep before it does the same
 			}
 		}
 		same(t, "messages", len(tester.inbox(mail.Fetch{}).Messages), 0)
@@ -36,7 +36,7 @@ func TestAMessageComesAgainUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-func TestALateReceiptIsGoodUntilSomebodyElseIsGivenTheMessage(t *testing.T) {
+func TestALateReceiptIsAcceptedAfterTheLease(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		sent := planner.send(draft("takes its time", tester))
@@ -49,7 +49,7 @@ func TestALateReceiptIsGoodUntilSomebodyElseIsGivenTheMessage(t *testing.T) {
 	})
 }
 
-func TestWhatNobodyReadsInTimeExpires(t *testing.T) {
+func TestAnUnreadMessageExpires(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		send := func(ttl int64, hold bool) string {
@@ -104,21 +104,21 @@ func TestAThreadFilterSkipsNothing(t *testing.T) {
 		same(t, "acked", got.Acked, 2)
 		equal(t, "the others", bodies(got), "2", "3", "5")
 
-		// The answer with 2, 3 and 5 is lost; what is read of a thread later
-		// does not acknowledge it.
+		// The answer with 2, 3 and 5 is lost; reading a thread later does not
+		// acknowledge it.
 		post("6 of the thread", thread)
 		got = tester.inbox(mail.Fetch{Thread: thread})
 		equal(t, "thread", bodies(got), "6 of the thread")
 		got = tester.read(got)
 		same(t, "acked", got.Acked, 1)
-		equal(t, "what was lost on the way", bodies(got), "2", "3", "5")
+		equal(t, "messages of the lost answer", bodies(got), "2", "3", "5")
 		same(t, "none is left", len(tester.read(got).Messages), 0)
 		b.sound()
 	})
 }
 
-// TestAReceiptCoversTheMessagesOfItsOwnAnswerAlone: the answer that gave the
-// messages was lost, and the receipt is of another one.
+// A receipt acknowledges only the messages of its own answer: after the answer that gave them
+// was lost, the receipt of another answer acknowledges none of its other messages.
 func TestAReceiptCoversTheMessagesOfItsOwnAnswerAlone(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
@@ -156,8 +156,8 @@ func TestAReceiptCoversTheMessagesOfItsOwnAnswerAlone(t *testing.T) {
 	})
 }
 
-// TestNoticesSurviveATakeover: who registers is not shown them, and is told
-// later.
+// The receipt of a registration does not cover notices: a session that takes a name over gets
+// them with its inbox, until a receipt of an inbox covers them.
 func TestNoticesSurviveATakeover(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
@@ -218,7 +218,7 @@ func TestMaxAndBytesBoundAnAnswer(t *testing.T) {
 		same(t, "bytes of the whole", m.BodyBytes, 101)
 		same(t, "more", got.More, false)
 		got = tester.inbox(mail.Fetch{After: &got.Counts.Receipt, MaxBytes: 101})
-		same(t, "what was cut is not covered", got.Acked, 0)
+		same(t, "a truncated message is not covered", got.Acked, 0)
 		same(t, "whole", got.Messages[0].Truncated, false)
 		same(t, "attempt", got.Messages[0].Attempt, 1)
 		same(t, "acked", tester.read(got).Acked, 1)
@@ -284,7 +284,7 @@ func TestAReceiptIsGoodForItsPeerAndEpochAlone(t *testing.T) {
 	})
 }
 
-func TestAStrangersIDsAnswerLikeUnknownOnes(t *testing.T) {
+func TestMessagesOfOthersAnswerLikeUnknownOnes(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester, stranger := b.join("planner"), b.join("tester"), b.join("stranger")
 		sent := planner.send(draft("hello", tester))
@@ -315,7 +315,7 @@ func TestAnAcknowledgementIsOnce(t *testing.T) {
 		one, two := planner.send(draft("one", tester)), planner.send(draft("two", tester))
 		done, err := b.Ack(t.Context(), tester.Owner, []string{one.MessageID}, false, "", said)
 		must(t, err)
-		equal(t, "what was not given is unknown", done.Unknown, one.MessageID)
+		equal(t, "a message that was not given is unknown", done.Unknown, one.MessageID)
 		tester.inbox(mail.Fetch{})
 		done, err = b.Ack(t.Context(), tester.Owner, []string{one.MessageID, one.MessageID, two.MessageID}, false, "all good", said)
 		must(t, err)

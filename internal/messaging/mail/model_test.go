@@ -8,10 +8,10 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// A second book, in memory and simple: what each act must come to. It knows the
-// rules and none of the statements.
+// The model is a simple book in memory with the expected outcome of each act. It follows the
+// rules and shares no statement with the book under test.
 
-// limits of the model: small, so that everything fills up.
+// small are the limits of the model: everything fills up soon.
 var small = mail.Limits{MailboxMessages: 6, MailboxBytes: 400, SenderMessages: 3, Attempts: 3}
 
 const (
@@ -126,7 +126,7 @@ func (m *model) owned(o mail.Owner) *mPeer {
 	return nil
 }
 
-// me is whom o is, without a fence.
+// me is the peer of o, without the effects of a fence.
 func (m *model) me(o mail.Owner) (*mPeer, string) {
 	if p := m.owned(o); p != nil {
 		return p, ""
@@ -153,7 +153,8 @@ func (m *model) free(n *mName, principal string, me *mPeer) bool {
 		(me != nil && n.kind == "alias" && n.peer == me)
 }
 
-// register says whether a peer was created or taken over, or the refusal.
+// register returns the peer and whether it was created or taken over, or the code of the
+// refusal.
 func (m *model) register(o mail.Owner, name string) (p *mPeer, created, takeover bool, code string) {
 	key := o.Principal + o.Session
 	session := m.sessions[key]
@@ -223,7 +224,7 @@ func (m *model) move(d *mDelivery, state string) {
 	d.state, d.changed = state, m.now
 }
 
-// end brings a delivery to a final state, and tells its sender.
+// end brings a delivery to a final state, and makes a notice for its sender.
 func (m *model) end(d *mDelivery, state, reason, note string) {
 	m.move(d, state)
 	d.reason, d.note = reason, note
@@ -263,8 +264,8 @@ func (p *mPeer) opened() (n, bytes int64) {
 	return n, bytes
 }
 
-// refuses is why p takes no message of from; empty: it does, after evicting
-// the deliveries in room.
+// refuses returns the code with which p refuses a message of from. When it is empty, p accepts
+// the message after evicting the deliveries in room.
 func (m *model) refuses(from, p *mPeer, principal, body string) (code string, room []*mDelivery) {
 	if p.gone || p.principal != principal {
 		return mail.UnknownRecipient, nil
@@ -306,7 +307,7 @@ func (m *model) refuses(from, p *mPeer, principal, body string) (code string, ro
 	return "", room
 }
 
-// oldest are the unacknowledged deliveries of a mailbox in their order.
+// oldest returns the unacknowledged deliveries of a mailbox in their order.
 func (m *model) oldest(p *mPeer, thread string) (out []*mDelivery) {
 	for _, d := range p.box {
 		if d.open() && d.state != mail.Held && (thread == "" || d.msg.thread == thread) {
@@ -349,7 +350,7 @@ func (m *model) letIn(d *mDelivery, reason string) {
 	m.notice(d, mail.Queued)
 }
 
-// pass lets time go by and sweeps.
+// pass advances the time and sweeps.
 func (m *model) pass(d time.Duration) {
 	m.now += d.Milliseconds()
 	for _, p := range m.peers {
@@ -405,7 +406,7 @@ func (m *model) tidy() {
 	}
 }
 
-// newest is the mark of the latest notice that a sender has before him.
+// newest is the mark of the latest notice that a sender can see.
 func (m *model) newest(p *mPeer) int64 {
 	mark := p.covered
 	for _, msg := range m.messages {
@@ -418,7 +419,7 @@ func (m *model) newest(p *mPeer) int64 {
 	return mark
 }
 
-// outstanding are the notices that a sender has not covered, as words.
+// outstanding returns the notices that a sender has not covered, as texts.
 func (m *model) outstanding(p *mPeer) (out []string) {
 	for _, msg := range m.messages {
 		if msg.from != p {

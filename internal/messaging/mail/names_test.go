@@ -13,8 +13,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// books are the book of a bed and, on PostgreSQL, a second one of another
-// daemon on the same database.
+// books returns the book of a bed and, on PostgreSQL, one of a second daemon on the same
+// database.
 func books(t *testing.T, b *bed) []*mail.Book {
 	t.Helper()
 	if b.dsn == "" {
@@ -23,7 +23,7 @@ func books(t *testing.T, b *bed) []*mail.Book {
 	return []*mail.Book{b.Book, openBed(t, mail.Options{Node: "there", Limits: b.limits}, &bed{dsn: b.dsn}).Book}
 }
 
-func TestOfSixtyFourSessionsThatRaceForANameOneWins(t *testing.T) {
+func TestOneOfSixtyFourSessionsWinsANameInARace(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		all := books(t, b)
 		for round := range 4 {
@@ -57,7 +57,7 @@ func TestOfSixtyFourSessionsThatRaceForANameOneWins(t *testing.T) {
 	})
 }
 
-// TestOneSessionThatRegistersAtOnceHasOnePeer: whatever it calls itself.
+// Simultaneous registrations of one session under sixteen names make one peer.
 func TestOneSessionThatRegistersAtOnceHasOnePeer(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		all := books(t, b)
@@ -76,7 +76,7 @@ func TestOneSessionThatRegistersAtOnceHasOnePeer(t *testing.T) {
 	})
 }
 
-func TestWhoMayTakeAName(t *testing.T) {
+func TestANameIsTakenOverOnlyByItsPrincipal(t *testing.T) {
 	t.Parallel()
 	live := func(*bed) {}
 	ended := func(b *bed) { must(b.t, b.End(b.t.Context(), []string{"s-planner"})) }
@@ -92,9 +92,9 @@ func TestWhoMayTakeAName(t *testing.T) {
 	}{
 		{"the same session again", live, "uid:1000", "s-planner", nil, "", 1},
 		{"the same session after its end", ended, "uid:1000", "s-planner", nil, "", 1},
-		{"another session of the owner, who lives", live, "uid:1000", "new", nil, mail.NameInUse, 0},
-		{"another session of the owner, who has ended", ended, "uid:1000", "new", nil, "", 2},
-		{"another session of the owner, whose lease is over", stopped, "uid:1000", "new", nil, "", 2},
+		{"another session of the owner that lives", live, "uid:1000", "new", nil, mail.NameInUse, 0},
+		{"another session of the owner that has ended", ended, "uid:1000", "new", nil, "", 2},
+		{"another session of the owner with an ended lease", stopped, "uid:1000", "new", nil, "", 2},
 		{"another session that knows the owner's to be dead", live, "uid:1000", "new", []string{"s-planner"}, "", 2},
 		{"another principal, the owner lives", live, "uid:1001", "new", nil, mail.NameOwned, 0},
 		{"another principal, the owner has ended", ended, "uid:1001", "new", nil, mail.NameOwned, 0},
@@ -142,7 +142,7 @@ func TestWhoMayTakeAName(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeAName(t *testing.T) {
+func TestRegisterChecksTheName(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		for name, want := range map[string]string{
 			"a": "", "a.b_c-9": "", strings.Repeat("a", 63): "", strings.Repeat("a", 64): mail.NameInvalid,
@@ -162,7 +162,7 @@ func TestWhatMayBeAName(t *testing.T) {
 	})
 }
 
-func TestANameIsMadeForWhoGivesNone(t *testing.T) {
+func TestASessionWithoutANameGetsOne(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		one := b.joinAs(owner("uid:1000", "one"), mail.Registration{})
 		two := b.joinAs(owner("uid:1000", "two"), mail.Registration{})
@@ -196,7 +196,7 @@ func TestAFormerNameStaysAnAlias(t *testing.T) {
 		refused(t, err, mail.NameOwned)
 		must(t, b.End(t.Context(), []string{planner.Owner.Session}))
 		_, err = b.Register(t.Context(), owner("uid:1000", "x"), mail.Registration{Name: "planner"}, nil, said)
-		refused(t, err, mail.NameInUse) // an alias is nobody's to claim, its peer dead or not
+		refused(t, err, mail.NameInUse) // an alias cannot be claimed, even if the session of its peer has ended
 		b.sound()
 		b.pass(24*time.Hour + time.Second)
 		same(t, "alias a day later", found("planner").Name, "")
@@ -258,7 +258,7 @@ func TestAReleasedNameIsForItsPrincipalAlone(t *testing.T) {
 	})
 }
 
-func TestANamespaceHasRoomForSoMany(t *testing.T) {
+func TestThePeersOfANamespaceAreBounded(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{Namespace: 3}}, func(t *testing.T, b *bed) {
 		first := b.join("a")
 		b.join("b")
@@ -281,7 +281,7 @@ func TestASessionOfAnEarlierRunIsDead(t *testing.T) {
 		got, err := again.Register(t.Context(), owner("uid:1000", "new"), mail.Registration{Name: "planner"}, nil, said)
 		must(t, err)
 		same(t, "epoch", got.Peer.Epoch, 2)
-		// One that is still there lives again with its next act.
+		// A session that still exists is alive again with its next act.
 		_, err = again.Send(t.Context(), other.Owner, mail.Draft{Body: "I am here", To: []mail.Recipient{other.to()}}, said)
 		must(t, err)
 		_, err = again.Register(t.Context(), owner("uid:1000", "newer"), mail.Registration{Name: "tester"}, nil, said)
@@ -289,11 +289,11 @@ func TestASessionOfAnEarlierRunIsDead(t *testing.T) {
 		_, err = mail.Open(t.Context(), b.db, mail.Options{Node: "there", Upkeep: said[mail.Upkeep]})
 		must(t, err)
 		_, err = again.Register(t.Context(), owner("uid:1000", "newer"), mail.Registration{Name: "tester"}, nil, said)
-		refused(t, err, mail.NameInUse) // the start of another node is no end here
+		refused(t, err, mail.NameInUse) // the start of another node does not end sessions of this one
 	})
 }
 
-func TestAnEndedSessionIsNotRevivedByWhatWasUnderWay(t *testing.T) {
+func TestAnEndedSessionIsNotRevivedByALaterCall(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner := b.join("planner")
 		must(t, b.End(t.Context(), []string{planner.Owner.Session}))
@@ -342,7 +342,7 @@ func TestATransferredNameTakesItsMailAlong(t *testing.T) {
 	})
 }
 
-func TestTheProcessesOfAgentsAreKnownAlsoAfterTheyLetGo(t *testing.T) {
+func TestProcessesOfAgentsAreKnownAfterUnregister(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner := b.join("planner")
 		b.join("tester")
@@ -392,9 +392,9 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestAPrincipalKeepsSoManyNamesWithoutUsingThem: of too many tombstones the
-// oldest are anybody's; those of others stay.
-func TestAPrincipalKeepsSoManyNamesWithoutUsingThem(t *testing.T) {
+// The released names of a principal are reserved up to a bound. Beyond it any principal may
+// take the oldest ones. The names of other principals do not count.
+func TestReleasedNamesOfAPrincipalAreBounded(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		squat := func(who, name string) {
 			o := owner(who, "s-"+who)

@@ -61,7 +61,7 @@ func TestEachNodeHasItsOwnHuman(t *testing.T) {
 	same(t, "there", len(got.Messages), 1)
 }
 
-func TestHoldsAndWhatTheHumanDoesWithThem(t *testing.T) {
+func TestTheHumanSettlesHolds(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, x, y := b.join("planner"), b.join("x"), b.join("y")
 		d := draft("held for both", x, y)
@@ -76,7 +76,7 @@ func TestHoldsAndWhatTheHumanDoesWithThem(t *testing.T) {
 		shown := []string{held.Deliveries[0].PeerID}
 		got, err := b.Desk().Approve(t.Context(), held.MessageID, "", shown, said)
 		must(t, err)
-		same(t, "approved, of those that were shown", len(got), 1)
+		same(t, "approved, of the mailboxes that were shown", len(got), 1)
 		same(t, "let into the mailbox that was shown", got[0].PeerID, shown[0])
 		_, err = b.Desk().Approve(t.Context(), held.MessageID, "", []string{}, said)
 		refused(t, err, mail.UnknownMessage)
@@ -105,7 +105,7 @@ func TestHoldsAndWhatTheHumanDoesWithThem(t *testing.T) {
 		b.sweep()
 		all, err = b.Desk().Holds(t.Context())
 		must(t, err)
-		same(t, "what can be sent again", len(all), 1)
+		same(t, "messages that can be sent again", len(all), 1)
 		got, err = b.Desk().Requeue(t.Context(), late, said)
 		must(t, err)
 		same(t, "sent again", len(got), 1)
@@ -137,10 +137,10 @@ func TestAPausedPeerGetsItsMailWhenItGoesOn(t *testing.T) {
 	})
 }
 
-// Where a passkey is asked for, Approve with one is the only way out of a hold: the end of a
-// pause leaves messages held, and one whose hold has ended is held anew when it is sent
-// again. One that was let in before is sent again as ever.
-func TestOnlyAPasskeyLetsInWhatIsHeld(t *testing.T) {
+// With the option Passkey a held message is released only by Approve with a passkey: the end of
+// a pause leaves it held, and after its hold has ended, Requeue holds it again. A message that
+// was never held is requeued without a hold.
+func TestOnlyAPasskeyReleasesHeldMessages(t *testing.T) {
 	onSQLite(t, mail.Options{Passkey: true}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		let := planner.send(draft("let in", tester))

@@ -2,6 +2,6 @@
 
 package mail_test
 
-// raceDetector: SQLite is Go code here, and under the detector a hundred times
-// slower.
+// raceDetector reports that the race detector is on. SQLite is Go code here and runs a hundred
+// times slower with it.
 const raceDetector = true

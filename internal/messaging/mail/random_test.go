@@ -20,8 +20,8 @@ var (
 )
 
 // TestTheBookDoesWhatTheModelDoes runs random acts on the book and on the
-// model, and compares after each one: the outcome, every delivery, every
-// counter, and that fsck finds nothing.
+// model, and compares outcome, deliveries and counters after each one. Fsck
+// finds no difference at any time.
 func TestTheBookDoesWhatTheModelDoes(t *testing.T) {
 	t.Parallel()
 	seed := *modelSeed
@@ -47,7 +47,7 @@ type world struct {
 	b        *bed
 	m        *model
 	r        *rand.Rand
-	turns    bool // the clock can be turned
+	turns    bool // the clock can be advanced
 	owners   []mail.Owner
 	receipts map[*mPeer][]mReceipt
 	bodies   int
@@ -55,8 +55,8 @@ type world struct {
 	outcomes map[string]int
 }
 
-// mReceipt is a receipt with what its answer held: the notices, and which
-// messages whole.
+// mReceipt is a receipt with the mark of the notices and the ids of the whole messages in its
+// answer.
 type mReceipt struct {
 	mail.Receipt
 	mark int64
@@ -92,7 +92,7 @@ func runModel(t *testing.T, b *bed, seed uint64, evict bool, steps int, turns bo
 
 func (w *world) logf(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
 
-// step is one random act.
+// step does one random act.
 func (w *world) step() {
 	acts := []struct {
 		weight int
@@ -127,7 +127,7 @@ func pickOne[T any](r *rand.Rand, all []T) (t T, ok bool) {
 	return all[r.IntN(len(all))], true
 }
 
-// owner is one who has a peer, most of the time.
+// owner picks an owner, most of the time one with a peer.
 func (w *world) owner() mail.Owner {
 	var all []mail.Owner
 	for _, o := range w.owners {
@@ -141,7 +141,7 @@ func (w *world) owner() mail.Owner {
 	return all[w.r.IntN(len(all))]
 }
 
-// message is a known one, mostly of late.
+// message picks a known message, mostly a recent one.
 func (w *world) message() (*mMessage, bool) {
 	all := w.m.messages
 	if w.r.IntN(4) > 0 {
@@ -239,7 +239,7 @@ func (w *world) send() {
 	}
 }
 
-// modelSend is Send of the model. It changes nothing when it refuses.
+// modelSend is Send in the model. A refusal changes nothing.
 func (w *world) modelSend(o mail.Owner, d mail.Draft, to []*mPeer, principals []string) (string, *mail.Sent, *mMessage) {
 	from, code := w.m.me(o)
 	if code != "" {
@@ -293,7 +293,7 @@ func (w *world) pass() {
 	w.m.pass(d)
 }
 
-// compare looks at everything that is stored.
+// compare compares everything that is stored with the model.
 func (w *world) compare() {
 	w.t.Helper()
 	stored := make(map[string]string)

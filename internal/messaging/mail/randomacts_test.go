@@ -82,7 +82,7 @@ func (w *world) modelInbox(o mail.Owner, p *mPeer, f mail.Fetch, after mReceipt,
 	w.receipts[p] = append(w.receipts[p], r)
 }
 
-// counts compares what a mailbox says of itself.
+// counts compares the counts of a mailbox with the model.
 func (w *world) counts(p *mPeer, c mail.Counts) {
 	w.t.Helper()
 	same(w.t, "pending", int64(c.Pending), p.counts[mail.Queued]+p.counts[mail.Leased])
@@ -187,7 +187,7 @@ func (w *world) ack() {
 	equal(w.t, "acked, already, unknown", []int{got.Acked, got.Already, len(got.Unknown)}, acked, already, unknown)
 }
 
-// settle is an act of the operator on a message.
+// settle does a random act of the operator on a message.
 func (w *world) settle() {
 	x, ok := w.message()
 	what := w.r.IntN(4)
@@ -246,7 +246,7 @@ func (w *world) settle() {
 		case 3:
 			d.again, again.id = true, got[0].NewID
 			paused, inbound := d.to.paused, d.to.inbound
-			d.to.paused, d.to.inbound = false, mail.InboundPolicy // nothing holds back the operator
+			d.to.paused, d.to.inbound = false, mail.InboundPolicy // a message of the operator is not held
 			w.m.accept(again, d.to, false, "")
 			d.to.paused, d.to.inbound = paused, inbound
 		}
@@ -273,7 +273,7 @@ func (w *world) unregister() {
 	}
 }
 
-// peer is one that is not gone.
+// peer picks a peer that is not gone.
 func (w *world) peer() (*mPeer, bool) {
 	var all []*mPeer
 	for _, p := range w.m.peers {

@@ -7,7 +7,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// said again are the texts of what Read gives.
+// reads returns texts and recipients of the messages that Read gives.
 func (a *agent) reads(q mail.Query) (out []string) {
 	a.b.t.Helper()
 	_, all, _, err := a.b.Read(a.b.t.Context(), a.Owner, q)
@@ -18,8 +18,8 @@ func (a *agent) reads(q mail.Query) (out []string) {
 	return out
 }
 
-// TestReadGivesWhatWasSaid: both sides of a conversation, in its order, and
-// nothing that waits, is held, or is another one's.
+// Read gives both sides of a conversation, in its order. It does not give a recipient messages
+// that wait, are held or were not confirmed, nor messages of others.
 func TestReadGivesWhatWasSaid(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester, other := b.join("planner"), b.join("tester"), b.join("other")
@@ -38,7 +38,7 @@ func TestReadGivesWhatWasSaid(t *testing.T) {
 		other.send(draft("a secret", other))
 		equal(t, "of the sender", planner.reads(mail.Query{}), "one to other tester", "held to tester", "Two to planner")
 		equal(t, "of the recipient", tester.reads(mail.Query{}), "one to tester", "Two to planner")
-		equal(t, "of one who has not read", other.reads(mail.Query{}), "a secret to other")
+		equal(t, "of a recipient that has not read", other.reads(mail.Query{}), "a secret to other")
 		for _, a := range []*agent{planner, tester} {
 			same(t, "in the thread", len(a.reads(mail.Query{Thread: first.Thread})), 2)
 			equal(t, "with a word", a.reads(mail.Query{Text: "tWo"}), "Two to planner")
@@ -51,8 +51,7 @@ func TestReadGivesWhatWasSaid(t *testing.T) {
 	})
 }
 
-// TestReadGoesThroughManyPages: a text is found far back, and the newest come
-// first where there are too many.
+// Read finds a text behind 350 newer messages. Of too many matches it gives the newest.
 func TestReadGoesThroughManyPages(t *testing.T) {
 	onSQLite(t, mail.Options{Limits: mail.Limits{SenderMessages: 1000, Duplicate: -1}}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")

@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
-// Ways in which an act can lack its record.
+// The ways in which an act can lack its record.
 const (
 	fails = "the recorder fails"
 	none  = "there is no recorder"
@@ -65,7 +65,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// acts are the methods that change the book, each with a call that does.
+// acts are the methods that change the book, each with a call that changes the scene.
 var acts = map[string]func(s *scene) error{
 	"Ack": func(s *scene) error {
 		_, err := s.Ack(s.t.Context(), s.tester.Owner, []string{s.waiting.MessageID}, false, "", noteOf[mail.Confirmed](s.way))
@@ -171,27 +171,28 @@ var readers = map[string]func(s *scene) error{
 	"Desk.Trace":  func(s *scene) error { _, _, err := s.Desk().Trace(s.t.Context(), s.held.MessageID); return err },
 }
 
-// signs are the methods that say that a session lives, which is no act: they
-// change the times of peers and nothing else.
+// signs are the methods that report a sign of life, which is not an act: they change only the
+// times of peers.
 var signs = map[string]func(s *scene) error{
 	"Touch": func(s *scene) error { return s.Touch(s.t.Context(), []string{s.tester.Owner.Session}) },
 }
 
-// methods are those of the book and of its desk.
+// methods returns the methods of the book and of its desk.
 func methods() map[string]reflect.Method {
 	all := make(map[string]reflect.Method)
 	book, desk := reflect.TypeFor[*mail.Book](), reflect.TypeFor[mail.Desk]()
 	for i := range book.NumMethod() {
 		all[book.Method(i).Name] = book.Method(i)
 	}
-	delete(all, "Desk") // gives the other one
+	delete(all, "Desk") // returns the desk
 	for i := range desk.NumMethod() {
 		all["Desk."+desk.Method(i).Name] = desk.Method(i)
 	}
 	return all
 }
 
-// TestEveryMethodOfTheBookIsKnownToActOrToRead keeps the tables whole.
+// Every method of the book and of its desk is in exactly one of the tables acts, readers and
+// signs.
 func TestEveryMethodOfTheBookIsKnownToActOrToRead(t *testing.T) {
 	t.Parallel()
 	for name := range methods() {
@@ -207,9 +208,8 @@ func TestEveryMethodOfTheBookIsKnownToActOrToRead(t *testing.T) {
 	}
 }
 
-// TestWithoutARecordNoMethodChangesTheBook: whatever is missing of a record, the
-// act fails and every row is as it was. With one, it is done: the calls of the
-// table are acts.
+// A method of the book fails and leaves every row unchanged when its record cannot be made.
+// With the record the same call succeeds and changes rows, so the test can fail.
 func TestWithoutARecordNoMethodChangesTheBook(t *testing.T) {
 	t.Parallel()
 	for name, act := range acts {
@@ -289,7 +289,7 @@ func TestABookNeedsARecorderOfItsUpkeep(t *testing.T) {
 	}
 }
 
-// rows are all that the database holds but the columns named.
+// rows returns the contents of the database without the named columns.
 func (b *bed) rows(but ...string) (all string) {
 	b.t.Helper()
 	must(b.t, b.db.Read(b.t.Context(), func(tx *store.Tx) error {

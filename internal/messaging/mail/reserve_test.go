@@ -7,9 +7,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// TestTheOperatorHasAReserve: whatever fills a mailbox, the operator gets
-// through, as often as the reserve says and not more often; and nothing is
-// pushed out for it.
+// A mailbox that is full in any way accepts 100 more messages of the operator and no more,
+// without evicting any. Reading makes room again.
 func TestTheOperatorHasAReserve(t *testing.T) {
 	t.Parallel()
 	for what, o := range map[string]mail.Options{
@@ -35,7 +34,7 @@ func TestTheOperatorHasAReserve(t *testing.T) {
 				}
 				_, err := b.Desk().Send(t.Context(), draft("STOP", tester), said)
 				refused(t, err, mail.SenderQuota)
-				same(t, "what waits", b.count(`SELECT queued FROM mailboxes WHERE peer_id = ?1`, tester.Peer.ID), 102)
+				same(t, "messages that wait", b.count(`SELECT queued FROM mailboxes WHERE peer_id = ?1`, tester.Peer.ID), 102)
 				same(t, "evicted", b.count(`SELECT evicted FROM mailboxes WHERE peer_id = ?1`, tester.Peer.ID), 0)
 				got := tester.inbox(mail.Fetch{Max: 50})
 				tester.read(got)
@@ -47,8 +46,8 @@ func TestTheOperatorHasAReserve(t *testing.T) {
 	}
 }
 
-// TestWhatTheOperatorSendsAgainNeedsRoom: the reserve is for his own words.
-func TestWhatTheOperatorSendsAgainNeedsRoom(t *testing.T) {
+// A message of an agent that the operator requeues does not use the operator's reserve.
+func TestARequeuedMessageNeedsRoom(t *testing.T) {
 	onSQLite(t, mail.Options{Limits: mail.Limits{MailboxMessages: 1}}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		d := draft("late", tester)

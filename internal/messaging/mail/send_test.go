@@ -49,7 +49,7 @@ func TestFiftyDuplicatesWithOneKeyAreOneMessage(t *testing.T) {
 		heir := b.joinAs(owner("uid:1000", "heir"), mail.Registration{Name: "planner"})
 		d := draft("once", tester)
 		d.Key, d.Fingerprint = "key", []byte("print")
-		same(t, "replay to who took over", heir.send(d).Replay, true)
+		same(t, "replay to the session that took over", heir.send(d).Replay, true)
 		b.sound()
 	})
 }
@@ -71,7 +71,7 @@ func TestAKeyIsForgottenAfterSevenDays(t *testing.T) {
 	})
 }
 
-func TestAKeyOfWhatFailedMayBeUsedAgain(t *testing.T) {
+func TestAKeyOfAFailedSendMayBeUsedAgain(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{MailboxMessages: 1}}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		planner.send(draft("first", tester))
@@ -87,8 +87,8 @@ func TestAKeyOfWhatFailedMayBeUsedAgain(t *testing.T) {
 	})
 }
 
-// TestAReaderBesideManySendersSeesNoGap on either engine: the sequence of a
-// mailbox stands in the order of commits.
+// A reader beside eight senders sees the sequence numbers of its mailbox without a gap, because
+// they are given in the order of commits.
 func TestAReaderBesideManySendersSeesNoGap(t *testing.T) {
 	limits := mail.Limits{MailboxMessages: 100000, SenderMessages: 100000, MailboxBytes: 1 << 30}
 	onBoth(t, mail.Options{Limits: limits}, func(t *testing.T, b *bed) {
@@ -183,7 +183,7 @@ func TestAFullMailboxRefusesByBytesToo(t *testing.T) {
 	})
 }
 
-func TestTheOldestMakeRoomAndBothSidesHear(t *testing.T) {
+func TestTheOldestMessagesAreEvictedAndReported(t *testing.T) {
 	onBoth(t, mail.Options{Evict: true, Limits: mail.Limits{MailboxMessages: 3, MailboxBytes: 100}}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		first := planner.send(draft("leased", tester))
@@ -209,7 +209,7 @@ func TestTheOldestMakeRoomAndBothSidesHear(t *testing.T) {
 	})
 }
 
-func TestNobodyPushesOutTheHuman(t *testing.T) {
+func TestMessagesOfTheOperatorAreNotEvicted(t *testing.T) {
 	onBoth(t, mail.Options{Evict: true, Limits: mail.Limits{MailboxMessages: 2}}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
 		_, err := b.Desk().Send(t.Context(), draft("stop", tester), said)
@@ -237,7 +237,7 @@ func TestARepeatIsSuppressedForHalfAMinute(t *testing.T) {
 		other.send(draft("same", tester))
 		tester.read(tester.inbox(mail.Fetch{}))
 		b.pass(29 * time.Second)
-		_, err = planner.try(draft("same", tester)) // also when it was read
+		_, err = planner.try(draft("same", tester)) // although the first was read
 		refused(t, err, mail.DuplicateSuppressed)
 		b.pass(time.Second)
 		planner.send(draft("same", tester))
@@ -314,14 +314,14 @@ func TestAThreadOfTwoThatRunsTooFastStops(t *testing.T) {
 		if errors.As(err, &e); e.Retry <= 0 || e.Retry > 10*time.Minute {
 			t.Errorf("retry after %s", e.Retry)
 		}
-		must(t, post(z, x, 42)) // others are no party of that loop
+		must(t, post(z, x, 42)) // a third peer is not part of the loop
 		b.pass(10 * time.Minute)
 		must(t, post(x, y, 43))
 		b.sound()
 	})
 }
 
-func TestWhatARecipientWantsHolds(t *testing.T) {
+func TestTheInboundWishOfARecipientIsObeyed(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner := b.join("planner")
 		for _, c := range []struct {
@@ -363,8 +363,8 @@ func TestNoAgentSpeaksAsTheOperator(t *testing.T) {
 	})
 }
 
-// TestTheEnvelopeIsThatOfTheSending: what the sender is called later changes
-// nothing, and the signature covers it.
+// An envelope keeps the facts of the time of sending: a later name of the sender does not
+// change it. Its signature covers these facts and the recipient.
 func TestTheEnvelopeIsThatOfTheSending(t *testing.T) {
 	sign := func(fields ...string) string { return "signed:" + strings.Join(fields, "|") }
 	onBoth(t, mail.Options{Sign: sign}, func(t *testing.T, b *bed) {
@@ -388,8 +388,8 @@ func TestTheEnvelopeIsThatOfTheSending(t *testing.T) {
 	})
 }
 
-// TestWithoutARecordNothingWasDone: the notes of a job are recorded before the
-// commit, and a failure of that is the caller's.
+// A send whose record cannot be written, or that has none, is refused and stores nothing,
+// because the record comes before the commit.
 func TestWithoutARecordNothingWasDone(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(t.Context(), store.Options{Dir: t.TempDir(), Migrations: mail.Migrations(), Record: func(n []any) error {
@@ -416,7 +416,7 @@ func TestWithoutARecordNothingWasDone(t *testing.T) {
 	b.sound()
 }
 
-func TestAStoreThatIsAwayIsSaidSo(t *testing.T) {
+func TestAClosedStoreIsReportedAsUnavailable(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(t.Context(), store.Options{Dir: t.TempDir(), Migrations: mail.Migrations()})
 	must(t, err)
@@ -429,7 +429,7 @@ func TestAStoreThatIsAwayIsSaidSo(t *testing.T) {
 	refused(t, err, mail.StoreUnavailable)
 }
 
-func TestWhoWaitsIsWoken(t *testing.T) {
+func TestChangesWakeWaitingCallers(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		var mu sync.Mutex
 		heard := make(map[string]bool)
@@ -445,7 +445,7 @@ func TestWhoWaitsIsWoken(t *testing.T) {
 						break
 					}
 					if time.Now().After(until) {
-						t.Fatalf("nobody was told of %s", topic)
+						t.Fatalf("no listener was told of %s", topic)
 					}
 				}
 			}

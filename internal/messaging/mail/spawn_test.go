@@ -103,8 +103,8 @@ func TestTheNameOfAChildIsForItsSpawnAlone(t *testing.T) {
 		refused(t, err, mail.InvalidArgument)
 		b.ends(s.ID, mail.Failed)
 
-		// The same parent may have the name again; who took the parent's name
-		// over by other means may not.
+		// The same parent may use the name again; another peer under the
+		// parent's name may not.
 		s, err = planner.spawn(mail.SpawnDraft{Name: "tester"})
 		must(t, err)
 		b.ends(s.ID, mail.Failed)
@@ -117,7 +117,7 @@ func TestTheNameOfAChildIsForItsSpawnAlone(t *testing.T) {
 	})
 }
 
-func TestTheParentInheritsWhatItsChildDidNotRead(t *testing.T) {
+func TestTheParentInheritsUnreadMessagesOfItsChild(t *testing.T) {
 	onBoth(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, other := b.join("planner"), b.join("other")
 		s, child := planner.start(mail.SpawnDraft{Name: "tester"})
@@ -150,9 +150,9 @@ func TestTheParentInheritsWhatItsChildDidNotRead(t *testing.T) {
 	})
 }
 
-// TestWhatIsInheritedObeysTheParent: its wishes, its room, and no authority that
-// was given to the child.
-func TestWhatIsInheritedObeysTheParent(t *testing.T) {
+// Messages that a parent inherits obey its inbound wish and the room in its mailbox. Messages
+// of the operator or with authority for the child are not inherited.
+func TestInheritedMessagesObeyTheParent(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{MailboxMessages: 4}}, func(t *testing.T, b *bed) {
 		other := b.join("other")
 		for _, c := range []struct {
@@ -256,7 +256,7 @@ func TestAChildGetsNoMoreThanItsParentHasLeft(t *testing.T) {
 		refused(t, err, mail.Budget)
 		one.send(draft("3", root))
 		_, err = two.try(draft("4", root))
-		refused(t, err, mail.Budget) // its parent's is spent
+		refused(t, err, mail.Budget) // the budget of its parent is spent
 		b.sound()
 	})
 }
@@ -303,7 +303,7 @@ func TestTheBrokerIsHeardInAFullMailbox(t *testing.T) {
 		b.ends(s.ID, mail.TimedOut)
 		same(t, "pending", planner.inbox(mail.Fetch{}).Counts.Pending, 5)
 		_, err = planner.spawn(mail.SpawnDraft{})
-		refused(t, err, mail.ChildLimit) // what the broker says of more would have no end
+		refused(t, err, mail.ChildLimit) // the events of further spawns would not be bounded
 		planner.read(planner.inbox(mail.Fetch{}))
 		_, err = planner.spawn(mail.SpawnDraft{})
 		must(t, err)
@@ -325,7 +325,8 @@ func TestAParentThatIsGoneIsToldNothing(t *testing.T) {
 	})
 }
 
-// TestASpawnEndsWhileItsAgentWrites on either side of the end.
+// The end of a spawn while its agent and another one send leaves a sound book. Each send is
+// stored or refused.
 func TestASpawnEndsWhileItsAgentWrites(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{MailboxMessages: 10000, SenderMessages: 10000}}, func(t *testing.T, b *bed) {
 		planner, other := b.join("planner"), b.join("other")

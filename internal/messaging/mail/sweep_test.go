@@ -9,8 +9,8 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// backlog enters n deliveries of the message first, final for longer than their
-// rows are kept, as if nobody had swept for a week; and counts them.
+// backlog enters and counts n copies of the delivery of the message first, which have been
+// final for longer than rows are kept.
 func (b *bed) backlog(first string, n int64) {
 	b.t.Helper()
 	const numbers = `WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < ?2) `
@@ -24,8 +24,8 @@ func (b *bed) backlog(first string, n int64) {
 		WHERE peer_id = (SELECT peer_id FROM deliveries WHERE message_id = ?1)`, first, n)
 }
 
-// TestTheSweepKeepsUpWithAnyBacklog: what is open comes first, whatever else is
-// due, and it says that there is more until nothing is.
+// A sweep settles open messages first, also beside a backlog of 25,000 rows, and reports that
+// more is due until nothing is.
 func TestTheSweepKeepsUpWithAnyBacklog(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		planner, tester, other := b.join("planner"), b.join("tester"), b.join("other")
@@ -52,7 +52,7 @@ func TestTheSweepKeepsUpWithAnyBacklog(t *testing.T) {
 			}
 		}
 		if rounds < 2 {
-			t.Errorf("the backlog was done in %d round: this test looks at something else", rounds)
+			t.Errorf("the backlog was done in %d round: the test shows nothing", rounds)
 		}
 		same(t, "rows that are left", b.count(`SELECT count(*) FROM deliveries WHERE state = 'acked'`), 0)
 		same(t, "forgotten", b.count(`SELECT COALESCE(sum(rows_gone), 0) FROM mail_forgotten`), n)
@@ -60,7 +60,7 @@ func TestTheSweepKeepsUpWithAnyBacklog(t *testing.T) {
 	})
 }
 
-// TestManyMailboxesAreSweptTogether: each is settled, and recorded by itself.
+// One sweep settles the expired messages of many mailboxes, with one record for each mailbox.
 func TestManyMailboxesAreSweptTogether(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{TTL: time.Second, SenderMessages: 1000}}, func(t *testing.T, b *bed) {
 		planner := b.join("planner")
@@ -82,7 +82,8 @@ func TestManyMailboxesAreSweptTogether(t *testing.T) {
 	})
 }
 
-// TestIdempotencyKeysAreBounded: by number, and they end with their peer.
+// The idempotency keys of a peer are bounded in number, the newest are kept, and they end with
+// the peer.
 func TestIdempotencyKeysAreBounded(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{Keys: 5}}, func(t *testing.T, b *bed) {
 		planner, tester := b.join("planner"), b.join("tester")
@@ -110,8 +111,8 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	})
 }
 
-// TestFormerSessionsAreBounded: by number for each principal, and never so that
-// a process which lives is no agent's any more.
+// Former sessions are bounded in number for each principal. One is kept beyond the bound if it
+// is the only one that names a living process, which must still count as an agent's.
 func TestFormerSessionsAreBounded(t *testing.T) {
 	onBoth(t, mail.Options{Limits: mail.Limits{FormerSessions: 3}}, func(t *testing.T, b *bed) {
 		var o mail.Owner
@@ -132,8 +133,8 @@ func TestFormerSessionsAreBounded(t *testing.T) {
 		}
 		alive := map[string]bool{"boot/lives@1": true, "boot/old@1": true}
 		must(t, b.ForgetSessions(t.Context(), func(p string) bool { return !alive[p] }))
-		// The present one, the newest three, and the one that knows of the process
-		// which lives and is named nowhere else.
+		// The present one, the newest three, and the only one that names a
+		// living process.
 		same(t, "sessions", b.count(`SELECT count(*) FROM peer_sessions`), 5)
 		agents, err := b.Agents(t.Context())
 		must(t, err)
@@ -156,8 +157,8 @@ func TestFormerSessionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestAProcessIsAnAgentsForAsLongAsItLives: also when its session gave its name back, or was
-// idle, for longer than any row is kept.
+// A process counts as an agent's as long as it lives, although its session has released its
+// name or was idle for longer than any row is kept.
 func TestAProcessIsAnAgentsForAsLongAsItLives(t *testing.T) {
 	onSQLite(t, mail.Options{}, func(t *testing.T, b *bed) {
 		for _, name := range []string{"left", "idle"} {
@@ -186,7 +187,7 @@ func TestAProcessIsAnAgentsForAsLongAsItLives(t *testing.T) {
 	})
 }
 
-// sessionsBefore are the sessions that have ended when the one named sN begins.
+// sessionsBefore returns the sessions that have ended when the one named sN begins.
 func sessionsBefore(session string) (out []string) {
 	var n int
 	fmt.Sscanf(session, "s%d", &n)
@@ -196,9 +197,9 @@ func sessionsBefore(session string) (out []string) {
 	return out
 }
 
-// TestTheTextOfAConfirmedMessageIsKeptForItself: longer, or shorter, than that of
-// a lost one.
-func TestTheTextOfAConfirmedMessageIsKeptForItself(t *testing.T) {
+// The text of a confirmed message is kept for the configured time Confirmed, which may be
+// longer or shorter than that of an expired message.
+func TestTheTextOfAConfirmedMessageHasItsOwnLifetime(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []time.Duration{2 * time.Hour, 72 * time.Hour, 20 * 24 * time.Hour} {
 		t.Run(keep.String(), func(t *testing.T) {

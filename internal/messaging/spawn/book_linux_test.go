@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// realBook is the mail's own, in a database of its own.
+// realBook is a mail.Book in a database of its own.
 func realBook(t *testing.T) *mail.Book {
 	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{Dir: t.TempDir(), Migrations: mail.Migrations(), Record: func([]any) error { return nil }})
@@ -27,9 +27,9 @@ func realBook(t *testing.T) *mail.Book {
 	return b
 }
 
-// What happens to an agent, the book says and the parent reads; depth, counts
-// and time are the book's.
-func TestTheParentReadsWhatBecameOfItsAgent(t *testing.T) {
+// With a real book the parent reads the start, the result and the end of its agent. The book
+// bounds the agents that an agent starts, and they end with it.
+func TestTheParentReadsTheEndOfItsAgent(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
 	b := realBook(t)
@@ -95,7 +95,7 @@ func TestTheParentReadsWhatBecameOfItsAgent(t *testing.T) {
 		t.Errorf("the parent reads %v", kinds)
 	}
 
-	// The agent of an agent: it may, within what is left of its parent's.
+	// An agent starts another one within its own budget.
 	first, err := start(boss, s.parent, Request{Name: "first", Prompt: "wait 1000s"})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestTheParentReadsWhatBecameOfItsAgent(t *testing.T) {
 	if _, err := start(you, deeper, Request{Prompt: "say never"}); code(err) != mail.Budget {
 		t.Errorf("beyond its children: %v", err)
 	}
-	// Its parent ends, and it with it.
+	// The second agent ends with the first.
 	if err := m.Stop(first.ID, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestTheParentReadsWhatBecameOfItsAgent(t *testing.T) {
 	})
 	for _, id := range []string{first.ID, second.ID} {
 		if m.Find(id) != nil {
-			t.Errorf("%s is somebody still", id)
+			t.Errorf("%s is still found", id)
 		}
 	}
 	if _, err := start(me, who, Request{Prompt: "say never"}); err == nil {
@@ -142,8 +142,8 @@ func TestTheParentReadsWhatBecameOfItsAgent(t *testing.T) {
 	}
 }
 
-// What a killed daemon left open is told by the next one.
-func TestTheNextStartTellsWhatWasLeftOpen(t *testing.T) {
+// Recover ends the spawns that a killed daemon left open, once, and the parent reads it.
+func TestRecoverEndsSpawnsThatWereLeftOpen(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
 	b := realBook(t)
@@ -171,5 +171,5 @@ func TestTheNextStartTellsWhatWasLeftOpen(t *testing.T) {
 	}
 }
 
-// said is the record of any act, for tests of something else.
+// said is the record of an act in tests that do not check records.
 func said[T any](*T) any { return "an act" }

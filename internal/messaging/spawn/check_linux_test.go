@@ -20,7 +20,7 @@ func scoped(name, words string) *principal.Principal {
 	return principal.New(name, principal.Fact{Name: "scope", Value: words, Grade: principal.Verified}).WithLocal()
 }
 
-func TestRightsAreWhatAllSidesHave(t *testing.T) {
+func TestRightsAreTheIntersectionOfAllSides(t *testing.T) {
 	t.Parallel()
 	owner, claimed := principal.New("uid:0"), principal.New("token:x", principal.Fact{Name: "scope", Value: "server:notes", Grade: principal.Claimed})
 	l := &Launcher{Name: "l", Rights: []string{"server:notes", "tool:docs/read", "instructions"}}
@@ -34,7 +34,7 @@ func TestRightsAreWhatAllSidesHave(t *testing.T) {
 		{"less", owner, []string{"server:notes"}, "agent server:notes"},
 		{"a tool of a server", owner, []string{"tool:notes/add"}, "agent tool:notes/add"},
 		{"none", owner, []string{}, "agent"},
-		{"messaging, which is everybody's", owner, []string{"agent"}, "agent"},
+		{"messaging, which every agent has", owner, []string{"agent"}, "agent"},
 		{"a whole server for a tool", owner, []string{"server:docs"}, ""},
 		{"another server", owner, []string{"server:other"}, ""},
 		{"a server whose name begins the same", owner, []string{"tool:notes2/add"}, ""},
@@ -46,7 +46,7 @@ func TestRightsAreWhatAllSidesHave(t *testing.T) {
 		{"what the parent has", scoped("token:t", "agent, server:notes"), []string{"server:notes"}, "agent server:notes"},
 		{"a parent agent's", scoped("spawn:a", "tool:docs/read"), nil, "agent tool:docs/read"},
 		{"a parent that may administer", scoped("token:t", "admin"), nil, "agent"},
-		{"a scope that nobody proved", claimed, nil, "agent"},
+		{"a scope that is only claimed", claimed, nil, "agent"},
 	} {
 		r := Request{Rights: c.asked, RightsGiven: c.asked != nil}
 		got, err := r.rights(l, c.parent)
@@ -56,7 +56,7 @@ func TestRightsAreWhatAllSidesHave(t *testing.T) {
 	}
 }
 
-func TestARequestIsHeldAgainstItsLauncher(t *testing.T) {
+func TestARequestIsBoundedByItsLauncher(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
 	number := func(n int) *int { return &n }
@@ -94,7 +94,7 @@ func TestARequestIsHeldAgainstItsLauncher(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if _, err := s.Check(&principal.Principal{}, Request{Launcher: "helper"}); code(err) != mail.SpawnDisabled {
-		t.Errorf("nobody may start agents: %v", err)
+		t.Errorf("a caller that is not authenticated: %v", err)
 	}
 	s.launchers()
 	if _, err := s.Check(s.parent, Request{Launcher: "helper"}); code(err) != mail.SpawnDisabled || len(s.Available()) != 0 {
@@ -102,8 +102,8 @@ func TestARequestIsHeldAgainstItsLauncher(t *testing.T) {
 	}
 }
 
-// Values stand where their places are, as they are, and nowhere else; the prompt
-// stands in no argument and no environment of any process.
+// Values replace arguments that are a placeholder as a whole, unchanged and without a shell.
+// The prompt is in no argument and no environment of any process.
 func TestValuesAreArgumentsAndThePromptIsNone(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *stage) {
 		dir := s.dir + "/work/a b; $(touch pwned) {model}"
@@ -120,7 +120,7 @@ func TestValuesAreArgumentsAndThePromptIsNone(t *testing.T) {
 		}
 		for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			if where := inProc(canary); where != "" {
-				t.Fatalf("the prompt stands in %s", where)
+				t.Fatalf("the prompt is in %s", where)
 			}
 		}
 		got := s.over(id, 20*time.Second).Output
@@ -135,7 +135,7 @@ func TestValuesAreArgumentsAndThePromptIsNone(t *testing.T) {
 	})
 }
 
-// inProc looks for a word in what every process shows of itself.
+// inProc looks for a word in the arguments and environments of all processes.
 func inProc(word string) string {
 	for _, name := range []string{"cmdline", "environ"} {
 		files, _ := filepath.Glob("/proc/[0-9]*/" + name)
@@ -148,7 +148,8 @@ func inProc(word string) string {
 	return ""
 }
 
-// Of the daemon's environment an agent sees what every program needs.
+// Of the daemon's environment an agent gets only the variables that every program needs, and
+// none of the daemon's tokens and directories.
 func TestTheEnvironmentIsTheAgentsOwn(t *testing.T) {
 	s := newStage(t, process.Contain)
 	t.Setenv("DAEMONS_SECRET", "do not tell")
@@ -177,7 +178,8 @@ func TestTheEnvironmentIsTheAgentsOwn(t *testing.T) {
 	}
 }
 
-// Between the check and the start the directory becomes another one.
+// A directory that is replaced by a link to one outside the roots, between the check and the
+// start, is refused.
 func TestADirectorySwappedAfterTheCheckIsNotUsed(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *stage) {
 		work, outside := s.dir+"/work/dir", s.dir+"/other"
@@ -205,8 +207,8 @@ func TestADirectorySwappedAfterTheCheckIsNotUsed(t *testing.T) {
 	})
 }
 
-// While one goroutine swaps the directory for a link and back, nothing ever runs
-// where the link leads.
+// No agent runs outside the roots while a goroutine keeps replacing its directory by a link
+// and back. How many of the hundred start is not checked.
 func TestADirectorySwappedAllTheTimeGainsNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
@@ -251,7 +253,8 @@ func TestADirectorySwappedAllTheTimeGainsNothing(t *testing.T) {
 	t.Logf("%d of 100 started, %v", started, why)
 }
 
-// A program that is replaced, or another template, waits for the operator.
+// A launcher whose program or template has changed starts nothing until the operator approves
+// it, also when the program changes between the check and the start.
 func TestAChangedProgramIsNotStarted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
@@ -323,7 +326,7 @@ func TestAChangedProgramIsNotStarted(t *testing.T) {
 	refused("a program that is gone")
 }
 
-// What is not approved at first use is not started under manual.
+// A launcher with manual approval starts nothing before it is approved.
 func TestAnUnapprovedLauncherWaits(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
@@ -342,7 +345,8 @@ func TestAnUnapprovedLauncherWaits(t *testing.T) {
 	}
 }
 
-// An agent starts others within its own directory and its own time.
+// An agent can start others only in its own directory or below it, and not for longer than its
+// own time.
 func TestAnAgentsAgentHasNoMoreRoomOrTime(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)

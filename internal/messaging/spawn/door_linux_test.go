@@ -26,20 +26,20 @@ func TestAnAgentComesInUnderItsOwnName(t *testing.T) {
 	})
 }
 
-// Without the token, with another one, or by another door, what an agent starts
-// is nobody, and never the user for whom it runs.
-func TestInTheTreeNothingButTheTokenCounts(t *testing.T) {
+// A process in the tree of an agent is refused without the agent's token, with another token
+// and over TCP. It never counts as the user.
+func TestInItsTreeOnlyTheTokenIdentifiesAnAgent(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *stage) {
 		got := s.result("ask-with \nask-with " + authn.SpawnToken + "guess\nask-tcp " + s.tcp)
 		lines := strings.Split(strings.TrimSpace(got), "\n")
 		if !strings.HasPrefix(got, "401 nobody\n") || strings.Count(got, "401 nobody") != 2 || !strings.Contains(lines[len(lines)-1], "closed: ") {
-			t.Errorf("it was told %q", got)
+			t.Errorf("the answers are %q", got)
 		}
 	})
 }
 
-// The token in the hands of a neighbour, of the sibling and of the parent, while
-// the agent runs and afterwards.
+// The token of an agent is refused from a process of the same user, from the daemon itself and
+// from a sibling, while the agent runs and after its end. At the end its file is removed.
 func TestATokenIsWorthNothingElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "contain")
@@ -71,7 +71,7 @@ func TestATokenIsWorthNothingElsewhere(t *testing.T) {
 		t.Errorf("it was stopped and is %s", e.State)
 	}
 	if _, err := os.Lstat(filepath.Join(s.dir, "run", tokenBegin+id+tokenEnd)); !os.IsNotExist(err) {
-		t.Errorf("its token lies about: %v", err)
+		t.Errorf("the file of its token is still there: %v", err)
 	}
 	if got := s.outside(s.sock, stolen); !strings.HasPrefix(got, "401 ") {
 		t.Errorf("after its end: %s", got)
@@ -81,8 +81,8 @@ func TestATokenIsWorthNothingElsewhere(t *testing.T) {
 	}
 }
 
-// A server beside the agents, started by the same daemon, stays outside, and an
-// agent that is contained finds nothing of Doorward's but what is its own.
+// A contained agent can read only its own token and the socket in the runtime directory. It
+// reads no other token and no key, and writes nothing there.
 func TestAContainedAgentSeesItsOwnTokenAlone(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"contain", "strict"} {
@@ -94,7 +94,7 @@ func TestAContainedAgentSeesItsOwnTokenAlone(t *testing.T) {
 				"\nshell cat " + s.dir + "/state/seal.key\nshell echo x >" + s.dir + "/run/x\nshell echo x >$DOORWARD_TOKEN_FILE\nshell stat -c %a $DOORWARD_TOKEN_FILE")
 			got := s.over(id, 20*time.Second).Output
 			list, rest, _ := strings.Cut(got, tokenEnd)
-			if mode == "strict" { // there it may not even list
+			if mode == "strict" { // strict does not even allow the list
 				rest = got
 			} else if fields := strings.Fields(list); !slices.Equal(fields, []string{".", "..", "doorward.sock", tokenBegin + id}) {
 				t.Errorf("it sees %q of the runtime directory", fields)
@@ -110,9 +110,9 @@ func TestAContainedAgentSeesItsOwnTokenAlone(t *testing.T) {
 	}
 }
 
-// What the daemon started and is no agent, or no agent any more, stays outside
-// as it did: with the token of an agent too.
-func TestAProcessOfNoAgentStaysOutside(t *testing.T) {
+// A process that the daemon started is refused once it is no agent any more, even with the
+// token of the agent.
+func TestAProcessOfNoAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	for mode, reason := range map[string]string{"off": listen.ReasonOwnChild, "contain": listen.ReasonForeign} {
 		t.Run(mode, func(t *testing.T) {
@@ -124,9 +124,9 @@ func TestAProcessOfNoAgentStaysOutside(t *testing.T) {
 			a.live = false
 			s.Manager.mu.Unlock()
 			if e := s.over(id, 10*time.Second); !strings.HasPrefix(e.Output, "closed: ") {
-				t.Errorf("it was told %q", e.Output)
+				t.Errorf("the answer is %q", e.Output)
 			}
-			eventually(t, 10*time.Second, "refused: "+reason, func() bool { // told after the connection is closed
+			eventually(t, 10*time.Second, "refused: "+reason, func() bool { // reported after the connection is closed
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return slices.Contains(s.refused, reason)
@@ -135,7 +135,8 @@ func TestAProcessOfNoAgentStaysOutside(t *testing.T) {
 	}
 }
 
-// An agent that an agent started has its parent's principal above it.
+// An agent that an agent started has that agent's principal as its parent, and ends with it
+// unless it was started with KeepOnExit.
 func TestAnAgentsAgentStandsBelowIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "contain")
@@ -161,6 +162,6 @@ func TestAnAgentsAgentStandsBelowIt(t *testing.T) {
 		t.Errorf("it outlived its parent and is %s", e.State)
 	}
 	if s.Find(kept) == nil {
-		t.Error("one that was to outlive its parent has ended with it")
+		t.Error("an agent with KeepOnExit has ended with its parent")
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-func TestTheEndIsToldAsItWas(t *testing.T) {
+func TestTheEndIsReportedWithStatusAndOutput(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
 	number := func(n int) *int { return &n }
@@ -40,12 +40,12 @@ func TestTheEndIsToldAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := s.over(id, 20*time.Second); e.Output != "" {
-		t.Errorf("an output that nobody wanted: %q", e.Output)
+		t.Errorf("an output that was not asked for: %q", e.Output)
 	}
 }
 
-// The whole of a long output is in a file that the user alone can read; of the
-// text the end is kept.
+// A long output is kept in a file that only the user can read, up to the launcher's limit. The
+// result is its last part. Old files are removed.
 func TestALongOutputIsKeptInAFile(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
@@ -85,7 +85,7 @@ func TestTimeEndsAnAgent(t *testing.T) {
 	})
 }
 
-func TestAnAgentOverItsBudgetIsNobodyAtOnce(t *testing.T) {
+func TestAnAgentOverItsBudgetIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
 	id := s.start("ignore\nwait 1000s")
@@ -99,7 +99,8 @@ func TestAnAgentOverItsBudgetIsNobodyAtOnce(t *testing.T) {
 	s.OverBudget(id)
 }
 
-// What forks and daemonises is gone when its agent is.
+// No process that an agent has started outlives the agent, also when it daemonises or ignores
+// SIGTERM.
 func TestNothingOutlivesItsAgent(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *stage) {
 		mark := "DECLARED=" + s.dir
@@ -122,7 +123,8 @@ func TestNothingOutlivesItsAgent(t *testing.T) {
 	})
 }
 
-// A fork bomb meets the launcher's limit, and the daemon goes on.
+// A fork bomb ends at the launcher's limit of processes, leaves none behind, and does not
+// prevent another agent from running.
 func TestAForkBombMeetsItsLimit(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
@@ -130,7 +132,7 @@ func TestAForkBombMeetsItsLimit(t *testing.T) {
 	l.Sandbox.Limits.Processes = 60
 	l.Env["DECLARED"] = s.dir
 	s.launchers(l)
-	id := s.start("shell while :; do sleep 1000 >/dev/null 2>&1 & done") // one that doubles would be the whole machine's before it is counted
+	id := s.start("shell while :; do sleep 1000 >/dev/null 2>&1 & done") // a bomb that doubles would fill the machine before it is counted
 	bystander := s.result("say still here")
 	e := s.over(id, 30*time.Second)
 	if bystander != "still here\n" {
@@ -164,7 +166,7 @@ func TestAParentThatIsGoneTakesItsAgentsAlong(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if s.Find(staying) == nil || s.Find(other) == nil {
-		t.Error("those of others, or that were to stay, have ended")
+		t.Error("agents of another parent or with KeepOnExit have ended")
 	}
 }
 
@@ -219,8 +221,8 @@ func asDaemon(args []string) int {
 	return 0
 }
 
-// The daemon is killed: nothing of its agents is left after two seconds, their
-// tokens are swept, and the book hears that they have ended.
+// Two seconds after a daemon was killed no process of its agents is left. The next Recover
+// removes their tokens and ends them in the book.
 func TestAKilledDaemonLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
@@ -269,7 +271,7 @@ func TestAKilledDaemonLeavesNothing(t *testing.T) {
 	}
 }
 
-// launcherMode is how the stage's launcher shuts in.
+// launcherMode is the sandbox mode of the stage's launcher.
 func (s *stage) launcherMode() string {
 	s.Manager.mu.Lock()
 	defer s.Manager.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
-// watch finds MARK in what agents print, and says what becomes of it.
+// watch finds MARK in the output of agents, and allows, cuts or blocks it.
 type watch struct {
 	mu    sync.Mutex
 	mode  string
@@ -40,9 +40,9 @@ func (w *watch) look(by *Running, text string, whole io.Reader) (string, bool, b
 	return text, true, false
 }
 
-// What an agent has printed is looked at once, all of it, before its parent is
-// sent anything and before there is a file that anybody is told of.
-func TestWhatAnAgentPrintsIsLookedAtFirst(t *testing.T) {
+// The whole output of an agent is checked once before the parent gets a text or a reference to
+// a file. A blocked output, or a file that would have to be cut, is withheld.
+func TestTheOutputOfAnAgentIsCheckedFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mode, prompt string
@@ -69,7 +69,7 @@ func TestWhatAnAgentPrintsIsLookedAtFirst(t *testing.T) {
 				t.Errorf("%d bytes that begin with %q, %d refs", len(e.Output), e.Output[:min(len(e.Output), 90)], len(e.Rest))
 			}
 			if c.mode != "alert" && strings.Contains(e.Output, "MARK") {
-				t.Error("it was given")
+				t.Error("the parent got MARK")
 			}
 			if files, _ := filepath.Glob(s.dir + "/state/" + outputsDir + "/*"); len(files) != c.files {
 				t.Errorf("there are %v", files)
@@ -77,15 +77,15 @@ func TestWhatAnAgentPrintsIsLookedAtFirst(t *testing.T) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.asked != 1 || w.by.ID != id || w.by.Parent == nil || w.whole != strings.Contains(c.prompt, "flood") {
-				t.Errorf("%d looks, at %+v, whole %v", w.asked, w.by, w.whole)
+				t.Errorf("%d checks, of %+v, whole %v", w.asked, w.by, w.whole)
 			}
 		})
 	}
 }
 
-// An output that nobody had looked at when the daemon was killed is given to
-// nobody.
-func TestAnOutputThatNobodyHasLookedAtIsRemoved(t *testing.T) {
+// Recover removes an output that was not checked before the daemon was killed, and keeps those
+// that were.
+func TestAnUncheckedOutputIsRemoved(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, process.Contain)
 	dir := s.dir + "/state/" + outputsDir

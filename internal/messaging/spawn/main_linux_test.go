@@ -129,7 +129,7 @@ func asOrphan(args []string) int {
 	return 0
 }
 
-// asCaller asks from outside of every tree.
+// asCaller asks from a process that is in no agent's tree.
 func asCaller(args []string) int {
 	fmt.Println(ask(args[0], args[1]))
 	return 0
@@ -143,7 +143,7 @@ func token(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// ask makes one request and says what came.
+// ask makes one request and returns status and body, or why there is none.
 func ask(where, token string) string {
 	network := "tcp"
 	if filepath.IsAbs(where) {
@@ -168,7 +168,7 @@ func ask(where, token string) string {
 	return strconv.Itoa(resp.StatusCode) + " " + string(must(io.ReadAll(resp.Body)))
 }
 
-// book is the part of the mail's that spawning needs, in memory.
+// book is the part of mail.Book that spawning needs, in memory.
 type book struct {
 	mu    sync.Mutex
 	open  map[string]mail.Spawn
@@ -224,8 +224,8 @@ func (b *book) end(id string) (mail.SpawnEnd, bool) {
 	return e, ok
 }
 
-// stage is a manager with its door: the listener and the authentication that
-// the daemon has, and one page behind them that says who asks.
+// stage is a manager with the listeners and the authentication of the daemon, and one page
+// that names the caller.
 type stage struct {
 	t *testing.T
 	*Manager
@@ -253,7 +253,7 @@ func (s *stage) helper(mode string) *Launcher {
 
 func newStage(t *testing.T, mode string) *stage {
 	t.Helper()
-	// Not below /tmp: a socket's path is short, and a contained agent has its own.
+	// Not below /tmp: the path of a socket must be short, and a contained agent has its own /tmp.
 	dir := must(filepath.EvalSymlinks(must(os.MkdirTemp("/var/tmp", "dw"))))
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, d := range []string{"/run", "/state", "/work", "/other"} {
@@ -293,7 +293,7 @@ func (s *stage) launchers(all ...*Launcher) {
 	s.SetLaunchers(m)
 }
 
-// serve opens the door as the daemon does.
+// serve opens the listeners as the daemon does.
 func (s *stage) serve() {
 	s.t.Helper()
 	self := int32(os.Getpid())
@@ -344,14 +344,14 @@ func (s *stage) serve() {
 	}
 }
 
-// isCaller tells the tests' own callers from agents: the daemon has no such
-// children.
+// isCaller reports whether a process is a caller of the tests, a kind of child that the daemon
+// does not have.
 func isCaller(pid int32) bool {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return strings.Contains(string(b), "as-caller")
 }
 
-// outside asks from a process of the same user that stands in no tree.
+// outside asks from a process of the same user that is in no agent's tree.
 func (s *stage) outside(where, token string) string {
 	s.t.Helper()
 	c := exec.Command(self(), "as-caller", where, token)
@@ -363,7 +363,7 @@ func (s *stage) outside(where, token string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// begin does what the book does, and starts.
+// begin makes the entry of the book and starts the agent.
 func (s *stage) begin(parent *principal.Principal, r Request) (string, error) {
 	s.t.Helper()
 	if r.Launcher == "" {
@@ -402,7 +402,7 @@ func (s *stage) over(id string, within time.Duration) mail.SpawnEnd {
 	return e
 }
 
-// result is what an agent says to a prompt.
+// result returns the output of an agent for a prompt.
 func (s *stage) result(prompt string) string {
 	s.t.Helper()
 	e := s.over(s.start(prompt), 20*time.Second)
@@ -421,7 +421,7 @@ func eventually(t *testing.T, within time.Duration, what string, cond func() boo
 	}
 }
 
-// eachMode runs a test without a sandbox and in each.
+// eachMode runs a test without a sandbox and in each sandbox mode.
 func eachMode(t *testing.T, test func(t *testing.T, s *stage)) {
 	t.Parallel()
 	for _, mode := range []string{process.Off, process.Contain, process.Strict} {
@@ -440,7 +440,7 @@ func code(err error) string {
 	return fmt.Sprint(err)
 }
 
-// marked are the processes that carry a word in their environment.
+// marked returns the processes with a word in their environment.
 func marked(word string) (pids []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {

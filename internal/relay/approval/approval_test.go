@@ -92,7 +92,7 @@ func (o *office) waitFor(callers int) approval.Question {
 	return approval.Question{}
 }
 
-// However many equal calls wait, there is one question, and one yes runs one of them.
+// Equal calls that wait are one question, and one approval runs one of them.
 func TestOneYesRunsOneCall(t *testing.T) {
 	t.Parallel()
 	o := open(t, time.Hour)
@@ -128,7 +128,8 @@ func TestOneYesRunsOneCall(t *testing.T) {
 	}
 }
 
-// A caller that left gets nothing run; the approval waits for one that comes back.
+// An approval runs nothing for a caller that has left. It waits for one that comes
+// back.
 func TestACallerThatLeftGetsNothingRun(t *testing.T) {
 	t.Parallel()
 	o := open(t, time.Hour)
@@ -150,7 +151,8 @@ func TestACallerThatLeftGetsNothingRun(t *testing.T) {
 	}
 }
 
-// The same of a caller that still waits, but whose connection is gone.
+// An approval runs nothing for a caller that still waits but whose connection is
+// gone. It waits for one that comes back.
 func TestACallerThatIsCutOffGetsNothingRun(t *testing.T) {
 	t.Parallel()
 	o := open(t, time.Hour)
@@ -170,7 +172,7 @@ func TestACallerThatIsCutOffGetsNothingRun(t *testing.T) {
 	}
 }
 
-// A grant that cannot be saved is no grant, and the record says so.
+// A grant that cannot be saved does not hold, and is recorded as revoked.
 func TestAGrantThatIsNotSavedIsRecordedAsRevoked(t *testing.T) {
 	t.Parallel()
 	fails := errors.New("no space")
@@ -197,7 +199,8 @@ func TestAGrantThatIsNotSavedIsRecordedAsRevoked(t *testing.T) {
 	}
 }
 
-// An approval is for the very call: whatever else is asked for meanwhile asks again.
+// An approval is for the very call. A call with other arguments, another definition,
+// session, principal or tool, or under another policy, is asked about again.
 func TestAnApprovalIsBoundToTheCall(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(*office, *gate.Act){
@@ -230,7 +233,7 @@ func TestAnApprovalIsBoundToTheCall(t *testing.T) {
 	}
 }
 
-// What nobody answers is denied in the end, and nothing is approved afterwards.
+// A call that is not decided in time is denied, and cannot be approved afterwards.
 func TestSilenceIsADenial(t *testing.T) {
 	t.Parallel()
 	o := open(t, 200*time.Millisecond)
@@ -262,7 +265,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 }
 
-// A grant lets the tool through until it is revoked or the definition is another one.
+// A grant lets calls of the tool through until the definition changes. A grant for a
+// session does not hold in another session, and is not saved.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	for _, life := range []string{approval.Session, approval.Hour, approval.Always} {

@@ -48,7 +48,7 @@ func TestRequest(t *testing.T) {
 
 		{what: "a list of all servers", method: "tools/list"},
 		{what: "a list of one", route: "text", method: "tools/list", params: `{"name":"x"}`, server: "text"},
-		{what: "a method that nobody knows, on one server", route: "text", method: "future/method", params: `{"name":"x"}`, server: "text"},
+		{what: "an unknown method, on one server", route: "text", method: "future/method", params: `{"name":"x"}`, server: "text"},
 		{what: "on the aggregate, with a name", method: "future/method", params: `{"name":"text__x"}`, server: "text", carried: `{"name":"x"}`},
 		{what: "with a URI", method: "future/method", params: `{"uri":"doorward://text/a","x":1.0}`, server: "text", carried: `{"uri":"a","x":1.0}`},
 		{what: "with both", method: "future/method", params: `{"uri":"doorward://text/a","name":"text__a"}`, err: ErrMethod},
@@ -57,7 +57,7 @@ func TestRequest(t *testing.T) {
 		{what: "with a name of no server", method: "future/method", params: `{"name":"a"}`, err: ErrName},
 		{what: "a server's question from a client", method: "sampling/createMessage", params: `{"name":"text__a"}`, err: ErrMethod},
 		{what: "a list that is a question", method: "roots/list", params: `{"name":"text__a"}`, err: ErrMethod},
-		{what: "a list that nobody knows", method: "future/things/list"},
+		{what: "an unknown list", method: "future/things/list"},
 		{what: "a task on the aggregate", method: "tasks/get", params: `{"taskId":"text__7"}`, server: "text", carried: `{"taskId":"7"}`},
 		{what: "a task of no server", method: "tasks/cancel", params: `{"taskId":"7"}`, err: ErrName},
 		{what: "a skill on the aggregate", method: "skills/get", params: `{"uri":"doorward://text/skill://a/SKILL.md"}`, server: "text", name: "skill://a/SKILL.md", carried: `{"uri":"skill://a/SKILL.md"}`},
@@ -108,7 +108,8 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// Params that Doorward itself changes go on as what was decided, or not at all.
+// With takes params that Doorward has changed only if they name what was
+// decided.
 func TestWithKeepsTheName(t *testing.T) {
 	t.Parallel()
 	for method, c := range map[string]struct{ params, same, other string }{
@@ -166,8 +167,8 @@ func TestOnlyANamedTargetIsRenamed(t *testing.T) {
 	}
 }
 
-// Whatever names are made of, a target of the aggregate is what the server's own
-// route would make of its params, and no part of it is missing.
+// A target of the aggregate is the target that the server's own route makes of
+// its params, whatever its name is made of, and no part of it is missing.
 func FuzzRequest(f *testing.F) {
 	for _, name := range []string{"text", "text__", "text__echo", "__", "text____x", "doorward://text/file:///a", "doorward://text", "doorward:///x"} {
 		for _, method := range []string{"tools/call", "prompts/get", "resources/read", "completion/complete", "tools/list", "future/x"} {

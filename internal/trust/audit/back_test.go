@@ -15,7 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// back are the records of a log, read backwards, in their order.
+// back reads the records of a log backwards and returns them in their order.
 func back(t *testing.T, dir string) (lines [][]byte) {
 	t.Helper()
 	for line, err := range auditlog.Backwards(t.Context(), dir) {
@@ -28,7 +28,7 @@ func back(t *testing.T, dir string) (lines [][]byte) {
 	return lines
 }
 
-func TestReadBackwardsALogIsTheSame(t *testing.T) {
+func TestALogReadBackwardsIsTheSame(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	log, err := audit.Open(dir, audit.Options{SegmentBytes: 600 << 10})
@@ -62,7 +62,7 @@ func TestReadBackwardsALogIsTheSame(t *testing.T) {
 			break
 		}
 	}
-	// What was not finished is no record.
+	// An unfinished line is no record.
 	f, err := os.OpenFile(segments[len(segments)-1], os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -55,8 +55,9 @@ func removeAll(t testing.TB, dir string) {
 	}
 }
 
-// Ten decisions between start and stop, four a segment: twelve records, then start
-// and stop of the cut in the last one.
+// A log without its two oldest segments verifies, and all readers begin with the
+// first record that is left. It has twelve records, four a segment, and then start
+// and stop of the cut.
 func TestALogWithoutItsOldestSegmentsIsWhole(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -93,7 +94,7 @@ func TestALogWithoutItsOldestSegmentsIsWhole(t *testing.T) {
 	mustVerify(t, dir, key, 9)
 }
 
-// followed is the numbers of the first n records from one on.
+// followed gives the numbers of n records from one on.
 func followed(t *testing.T, dir string, from uint64, n int) (got []uint64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -145,8 +146,8 @@ func TestEveryFlippedByteOfACutLogIsFound(t *testing.T) {
 	mustVerify(t, dir, key, whole.Records)
 }
 
-// Who can remove and exchange files but cannot sign makes no log out of another
-// that verifies or starts.
+// A cut log whose files were removed, exchanged or forged without the key does not
+// verify, and is not opened where Open can see it.
 func TestABeginningIsNotForged(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -215,8 +216,8 @@ func TestABeginningIsNotForged(t *testing.T) {
 	}
 }
 
-// Between the signature and the last removal a process may end at any time:
-// whatever subset of the old segments is left, the log verifies and starts.
+// A log verifies and opens with any subset of its old segments, because a process
+// may end at any time between the signature and the last removal.
 func TestWhatAnInterruptedRemovalLeftIsNoPartOfTheLog(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -254,8 +255,9 @@ func TestWhatAnInterruptedRemovalLeftIsNoPartOfTheLog(t *testing.T) {
 	}
 }
 
-// What is removed is vouched for: a prefix that was altered stays, as evidence.
-func TestWhatIsNotWholeIsNotCutOff(t *testing.T) {
+// Cut refuses a prefix that was altered, which stays as evidence, a segment that
+// cannot be cut, and a cut that is not recorded.
+func TestAnAlteredSegmentIsNotCutOff(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	dir := closedLog(t, key, 10, 2)
@@ -295,8 +297,8 @@ func TestWhatIsNotWholeIsNotCutOff(t *testing.T) {
 	}
 }
 
-// The database's checkpoint finds a log that was replaced by an older copy, also
-// over a cut.
+// A checkpoint that was kept elsewhere shows that a log was replaced by an older
+// copy, also if the log was cut in between.
 func TestAnOlderCopyIsFoundOverACut(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -336,7 +338,7 @@ func TestTheNextRecordTurnsTheSegment(t *testing.T) {
 	mustVerify(t, dir, key, 3)
 }
 
-// While records are written and cut off, every reader finds a whole log.
+// Every reader finds a whole log while records are appended and cut off.
 func TestReadersWhileTheLogIsCut(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), newKey(t)

@@ -20,9 +20,8 @@ func benchRecord() *audit.Record {
 	}
 }
 
-// cpu reports processor time for each operation, user and system, of the whole
-// process: on a shared machine it says more than the clock on the wall. It
-// counts from the call on.
+// cpu reports the processor time of the whole process for each operation, from the
+// call on. On a shared machine it is steadier than elapsed time.
 func cpu(b *testing.B) {
 	used := func() int64 {
 		var u syscall.Rusage

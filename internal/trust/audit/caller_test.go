@@ -21,8 +21,8 @@ func by(n int) *audit.Record {
 	return r
 }
 
-// whose fails unless a line says the caller of whom its resource speaks.
-func whose(t *testing.T, line []byte) {
+// checkCaller fails unless a line has the caller whose number its resource names.
+func checkCaller(t *testing.T, line []byte) {
 	t.Helper()
 	e := parse(t, line)
 	if e.Source != "gate" {
@@ -37,8 +37,8 @@ func whose(t *testing.T, line []byte) {
 	}
 }
 
-// What is said of a caller stands once in a segment and is shown with every record,
-// forwards, backwards and from the end; the chain is that of the lines as they stand.
+// The facts of a caller are written once in a segment and shown with each of its
+// records, by Show, Tail, Backwards and Follow. The chain is that of the written lines.
 func TestACallerIsRecordedOnceInASegment(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), newKey(t)
@@ -72,7 +72,7 @@ func TestACallerIsRecordedOnceInASegment(t *testing.T) {
 
 	all := shown(t, dir)
 	for _, line := range all {
-		whose(t, line)
+		checkCaller(t, line)
 	}
 	tail, err := auditlog.Tail(dir, records+4)
 	if err != nil || !bytes.Equal(bytes.Join(tail, nil), bytes.Join(all, nil)) {
@@ -100,7 +100,7 @@ func TestACallerIsRecordedOnceInASegment(t *testing.T) {
 	}
 }
 
-// A segment is read by itself: what was removed before it says nothing that is missing.
+// Records show their callers after a prune: a segment does not need those before it.
 func TestCallersAreKnownBehindAPrune(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), newKey(t)
@@ -116,11 +116,11 @@ func TestCallersAreKnownBehindAPrune(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whose(t, line)
+		checkCaller(t, line)
 	}
 }
 
-// The size of the records of one call.
+// BenchmarkRecordsOfACall reports the bytes of the two records of a call.
 func BenchmarkRecordsOfACall(b *testing.B) {
 	dir := b.TempDir()
 	l := open(b, dir, audit.Options{})

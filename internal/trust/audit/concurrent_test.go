@@ -63,7 +63,7 @@ func TestConcurrentAppends(t *testing.T) {
 	}
 }
 
-func TestCloseLetsNobodyWaitForever(t *testing.T) {
+func TestCloseEndsAppendsThatWait(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		dir, key := t.TempDir(), newKey(t)

@@ -40,8 +40,8 @@ func openLog(t *testing.T, dir string, o Options) *Log {
 	return l
 }
 
-// unsyncable gives a file that takes writes and has no fsync: a pipe that is
-// read empty.
+// unsyncable gives a file that accepts writes and has no fsync: a pipe that is read
+// until its end.
 func unsyncable(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -152,7 +152,7 @@ func TestLaterRecordsAreKeptUpToALimitAndTheRestIsCounted(t *testing.T) {
 	if size > laterLimit {
 		t.Errorf("%d bytes wait", size)
 	}
-	// The keeper tries again and again; what waits is neither lost nor doubled.
+	// The keeper tries several times; records that wait are neither lost nor doubled.
 	time.Sleep(3 * laterDelay)
 	swapFile(l, good)
 	seq, err := l.Append(act())
@@ -204,8 +204,8 @@ func TestAnAppendFailsOnAWriteErrorAndIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Somebody shortens the file below a living writer. It must not be filled up
-// with zeros, and the first failure shows it.
+// A log whose file is shortened under its writer is damaged after the first failure,
+// and Append refuses to continue it. It would otherwise be filled up with zeros.
 func TestAFileShortenedFromOutside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

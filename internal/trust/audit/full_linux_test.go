@@ -22,8 +22,8 @@ func fill(l *audit.Log) (written int, err error) {
 	}
 }
 
-// A real file system of 64 KiB runs full: acts are refused, the chain stays
-// whole, and when there is space the log goes on and says what happened.
+// On a file system of 64 KiB that is full acts are refused and the chain stays whole.
+// With space again the log goes on, and its first record counts the refused acts.
 func TestADiskThatRunsFull(t *testing.T) {
 	t.Parallel()
 	mnt := t.TempDir()

@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// FuzzVerify: whatever is cut out of, put into or flipped in a log's files,
-// Verify gives a report and no error, and what it calls good and vouched for is
-// what was written.
+// FuzzVerify: for any bytes that are cut out of, put into or flipped in a log's
+// files, Verify gives a report and no error, and records that it reports as covered
+// are those that were written.
 func FuzzVerify(f *testing.F) {
 	key := newKey(f)
 	base := closedLog(f, key, 3, 100)
@@ -46,7 +46,7 @@ func FuzzVerify(f *testing.F) {
 		if !r.OK {
 			return
 		}
-		// Only the end behind the last checkpoint can be gone unnoticed.
+		// Only the end behind the last checkpoint can be missing unnoticed.
 		log := original[0]
 		if file%2 == 0 {
 			log = now
@@ -58,8 +58,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzOpen: whatever stands in the files, Open refuses it as damaged or gives a
-// log that Verify finds whole from the last good record on.
+// FuzzOpen: Open does not refuse files that verify, and they verify after an append.
+// Other files are refused or opened without a panic.
 func FuzzOpen(f *testing.F) {
 	key := newKey(f)
 	base := closedLog(f, key, 1, 100)

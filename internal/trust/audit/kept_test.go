@@ -46,9 +46,9 @@ func longLog(t *testing.T, key *audit.Key) (dir string, older []string, last aud
 	return dir, older[:len(older)-1], last
 }
 
-// A log that is not what it was at the checkpoint that was kept is found out,
-// whatever of it was removed and whichever older copy took its place, although
-// each of them is whole in itself.
+// A checkpoint that was kept elsewhere shows that records of a log were removed, or
+// that an older copy or another log took its place, although such a copy is whole in
+// itself.
 func TestALogThatIsShorterThanWhatWasKeptIsFound(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -64,7 +64,7 @@ func TestALogThatIsShorterThanWhatWasKeptIsFound(t *testing.T) {
 	whole := 0
 	for i, old := range older {
 		if r := verify(t, old, key); r.OK {
-			whole++ // nothing but the mark tells
+			whole++ // only the kept mark shows that it is older
 		}
 		check(fmt.Sprintf("copy %d of %d", i, len(older)), old, false)
 	}
@@ -116,7 +116,7 @@ func TestALogThatIsShorterThanWhatWasKeptIsFound(t *testing.T) {
 	check("another log", other, false)
 }
 
-// The log itself knows whether it has a checkpoint.
+// Has finds the checkpoints of a log, and no mark with another hash or number.
 func TestALogHasItsOwnCheckpoints(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)

@@ -27,9 +27,9 @@ func TestAFileThatMayNotGrow(t *testing.T) {
 	}
 }
 
-// helperLimited runs with RLIMIT_FSIZE, which is why it is a process of its
-// own, prints what went wrong, and "done". A write that meets the limit in the
-// middle of a line is short, and then fails with EFBIG.
+// helperLimited appends under RLIMIT_FSIZE, for which it is a process of its own, and
+// prints what went wrong, and "done". A write that meets the limit in the middle of
+// a line is short, and then fails with EFBIG.
 func helperLimited(dir string) {
 	complain := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 	limit := func(n uint64) {

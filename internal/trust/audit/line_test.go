@@ -71,14 +71,14 @@ func TestLineForm(t *testing.T) {
 			t.Errorf("%s passed: %s", name, bad)
 		}
 	}
-	// What a later version adds is not refused.
+	// A member that a later version adds is not refused.
 	if _, ok := ParseLine([]byte(strings.Replace(good, `,"prev"`, `,"node":{"a":[1,null]},"prev"`, 1))); !ok {
 		t.Error("a member that is not known was refused")
 	}
 }
 
-// FuzzEncode: whatever strings come in, the line is JSON that means the same,
-// cut at MaxText, and passes as a line of the log.
+// FuzzEncode: a record of any strings gives one line of JSON with the same values,
+// cut at MaxText, which is a line of the log.
 func FuzzEncode(f *testing.F) {
 	f.Add("decision", "gate", "uid:1", "exe", "tools/call", "a/b", int64(1), uint64(2), int64(0))
 	f.Add("\x00", "\xff\xfe", "oauth:https://i#\u00e9", "\u202e", "\"\\", strings.Repeat("\xf0\x9f\x98", 300), int64(-1), uint64(0), int64(1)<<40)
@@ -153,8 +153,8 @@ func FuzzFlip(f *testing.F) {
 	})
 }
 
-// FuzzParseLine: what passes as a line is one JSON object with that number,
-// prev and hash, for any reader, and the hash is over what stands before it.
+// FuzzParseLine: a line that ParseLine accepts is a JSON object with the same number
+// and hash for encoding/json, and the signed part is the text before the hash.
 func FuzzParseLine(f *testing.F) {
 	f.Add(bytes.TrimSuffix(makeLine(act(), time.Unix(0, 0), genesis()), []byte("\n")))
 	f.Add([]byte(`{"seq":1,"time":"0000-00-00T00:00:00.000000Z","kind":"","source":"","prev":"` + Genesis + `","hash":"` + Genesis + `"}`))
@@ -177,7 +177,7 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// FuzzCheckpoint: only the bytes that were signed pass.
+// FuzzCheckpoint: only the bytes that were signed are accepted as a checkpoint.
 func FuzzCheckpoint(f *testing.F) {
 	key, err := freshKey()
 	if err != nil {

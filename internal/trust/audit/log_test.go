@@ -50,8 +50,8 @@ func TestLineHasTheContractsMembersInOrder(t *testing.T) {
 	}
 }
 
-// The chain is checked here as the package comment tells a third party to do
-// it, without any code of the package.
+// A third party can check the chain as the package comment says, without code of the
+// package.
 func TestChainCanBeCheckedByHand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,7 +144,7 @@ func TestLaterArrivesByItself(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, dir, audit.Options{})
-	for n := 2; n < 6; n++ { // each time the keeper may have gone to sleep
+	for n := 2; n < 6; n++ { // the keeper may be asleep each time
 		l.Later(decision("a/b"))
 		eventually(t, "the record is in the file", func() bool { return len(lines(t, dir)) == n })
 	}
@@ -271,8 +271,8 @@ func TestASymlinkIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestDetailsAreNamedFields: in their order, each name once, escaped, cut, and
-// bounded together.
+// TestDetailsAreNamedFields: the details of a record are written in their order, each
+// name once, escaped, cut, and bounded together.
 func TestDetailsAreNamedFields(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -297,8 +297,8 @@ func TestDetailsAreNamedFields(t *testing.T) {
 	}
 }
 
-// TestAGroupIsRecordedTogether: consecutive numbers while others append, and a
-// closed log records none of it.
+// TestAGroupIsRecordedTogether: a group has consecutive numbers while others append,
+// and a closed log records none of it.
 func TestAGroupIsRecordedTogether(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

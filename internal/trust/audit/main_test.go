@@ -105,7 +105,7 @@ func decision(resource string) *audit.Record {
 	}
 }
 
-// entry is a line as somebody else's JSON parser reads it.
+// entry is a line as encoding/json reads it.
 type entry struct {
 	Seq       uint64           `json:"seq"`
 	Time      string           `json:"time"`
@@ -150,7 +150,7 @@ func lines(t testing.TB, dir string) (all [][]byte) {
 	return all
 }
 
-// shown are the lines with their callers.
+// shown gives the lines with their callers.
 func shown(t testing.TB, dir string) (all [][]byte) {
 	t.Helper()
 	var s auditlog.Showing
@@ -168,8 +168,8 @@ func entries(t testing.TB, dir string) (all []entry) {
 	return all
 }
 
-// short is decision of a caller of whom nothing but the name is known, so that all
-// lines are of one length.
+// short is a decision whose caller has a name and no facts, so that all lines have
+// one length.
 func short(resource string) *audit.Record {
 	r := decision(resource)
 	r.Who = principal.New("uid:1000")

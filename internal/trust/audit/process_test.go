@@ -66,7 +66,7 @@ func TestKillNeverLosesWhatWasAcknowledged(t *testing.T) {
 			}
 			text, err := out.ReadString('\n')
 			if err != nil {
-				break // nothing is lost that was in the pipe
+				break // all that was in the pipe has been read
 			}
 			seq, what, _ := strings.Cut(strings.TrimSpace(text), " ")
 			number, err := strconv.ParseUint(seq, 10, 64)
@@ -137,8 +137,8 @@ func TestOneWriterAtATime(t *testing.T) {
 	mustClose(t, open(t, dir, audit.Options{}))
 }
 
-// Readers look at the lock for an instant; a writer that opens then must not
-// take them for another writer.
+// A log opens while four readers verify it. Verify takes the lock for an instant,
+// which Open must not take for that of another writer.
 func TestReadersDoNotKeepAWriterOut(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), newKey(t)

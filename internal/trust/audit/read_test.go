@@ -45,7 +45,7 @@ func TestTailLeavesAnUnfinishedLineOut(t *testing.T) {
 	}
 }
 
-// Lines of every length around the size of the blocks that are read backwards.
+// Tail gives the last lines also where lines of many lengths cross its blocks.
 func TestTailOverBlocks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func TestExportIsTheLog(t *testing.T) {
 	}
 }
 
-// follow collects what Follow delivers, and gives its error when it ends.
+// follow collects the records of Follow, and its error when it ends.
 func follow(t *testing.T, dir string, from uint64) (got chan entry, ended chan error, cancel func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)

@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// abandonedLog gives a copy of a log that was never closed, as kill -9 leaves
-// it: n records behind the checkpoint at the beginning.
+// abandonedLog gives a copy of a log that was not closed, as kill -9 leaves it, with
+// n records behind the checkpoint at the beginning.
 func abandonedLog(t *testing.T, key *audit.Key, n int) string {
 	t.Helper()
 	l := open(t, t.TempDir(), audit.Options{Key: key, CheckpointEvery: time.Hour})
@@ -79,8 +79,8 @@ func TestZerosOfAPowerLossAreCutOff(t *testing.T) {
 	mustVerify(t, dir, key, 6)
 }
 
-// A power loss may lose a page and keep the ones behind it. What is behind was
-// never on the disk for certain, so nobody was told that it is.
+// A log with lost pages is cut at the first of them. A power loss may lose a page and
+// keep later ones, which were not yet acknowledged as being on the disk.
 func TestHolesOfAPowerLossAreCutOff(t *testing.T) {
 	t.Parallel()
 	const page = 4096
@@ -104,8 +104,8 @@ func TestHolesOfAPowerLossAreCutOff(t *testing.T) {
 	}
 }
 
-// What a checkpoint vouches for was on the disk: a hole there is none of a power
-// loss.
+// A hole in records that a checkpoint covers is damage, because they were on the
+// disk before a power loss.
 func TestAHoleInWhatACheckpointVouchesForIsDamage(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -228,7 +228,7 @@ func mutate(t *testing.T, path string, at int) {
 	writeFile(t, path, b)
 }
 
-func TestAnEmptyLastSegmentIsGoneOnWith(t *testing.T) {
+func TestAnEmptyLastSegmentIsContinued(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	dir := closedLog(t, key, 2, 100)
@@ -252,8 +252,8 @@ func TestOpenReadsOnlyTheEnd(t *testing.T) {
 		l.Later(decision("a/b"))
 	}
 	mustClose(t, l)
-	// An altered record far from the end is Verify's to find: had Open read it,
-	// it would have refused.
+	// Open does not read a record far from the end: it would refuse one that was
+	// altered, which Verify finds.
 	mutate(t, filepath.Join(dir, "00000001.jsonl"), 100)
 	mustClose(t, open(t, dir, audit.Options{Key: key}))
 	if r := verify(t, dir, key); r.OK || r.FirstBad != 1 {

@@ -58,8 +58,8 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	mustVerify(t, dir, key, 3)
 }
 
-// rewrite makes a chain that fits in itself out of the lines, after edit: what
-// somebody without the signing key can do who knows the format.
+// rewrite makes a consistent chain of the lines after edit, which is possible without
+// the signing key.
 func rewrite(all [][]byte, edit func(i int, line string) string) []byte {
 	prev := strings.Repeat("0", 64)
 	var out bytes.Buffer
@@ -233,8 +233,8 @@ func TestTimesNeedNotRise(t *testing.T) {
 	mustVerify(t, dir, key, 4)
 }
 
-// While a daemon writes, Verify is right at every moment, over rotations and
-// checkpoints, and an unfinished line at the end is the writer's.
+// Verify finds a log whole at every moment while it is written, over rotations and
+// checkpoints, and accepts an unfinished line at the end while there is a writer.
 func TestVerifyWhileItIsWritten(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), newKey(t)

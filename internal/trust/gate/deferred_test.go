@@ -11,9 +11,9 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// TestAnAdmittedActRecordsItself: nothing stands in the log until the act says
-// what it is about to do, and then once, in its own words.
-func TestAnAdmittedActRecordsItself(t *testing.T) {
+// TestADeferredActRecordsItself: a deferred act is not in the log until it is
+// recorded with its effect, and then once, with its own action and rule.
+func TestADeferredActRecordsItself(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
 	g := New(rules("shut"), b.Log, Limits{Calls: 1})
@@ -60,8 +60,8 @@ func TestAnAdmittedActRecordsItself(t *testing.T) {
 	}
 }
 
-// TestAnActWithoutAPassIsNobodys.
-func TestAnActWithoutAPassIsNobodys(t *testing.T) {
+// TestAContextHasOnlyThePassPutIntoIt: a context has a pass only where one was put into it.
+func TestAContextHasOnlyThePassPutIntoIt(t *testing.T) {
 	t.Parallel()
 	if _, ok := PassOf(context.Background()); ok {
 		t.Error("a pass out of nothing")
@@ -78,8 +78,8 @@ func TestAnActWithoutAPassIsNobodys(t *testing.T) {
 	}
 }
 
-// TestWithoutALogThereIsNoAdmittedActEither.
-func TestWithoutALogThereIsNoAdmittedActEither(t *testing.T) {
+// TestADeferredActFailsWithoutALog: a deferred act that was let in is refused.
+func TestADeferredActFailsWithoutALog(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
 	g := New(rules(), b.Log, Limits{})
@@ -128,9 +128,9 @@ func records(t *testing.T, b *book) (out []string) {
 	return out
 }
 
-// TestARefusalNamesItsKind: a cap tells when to ask again and nothing of the
-// policy, a denial names what was asked and no time; a pass whose decision was
-// recorded by Enter gets a second record that refers to it.
+// TestARefusalNamesItsKind: a refusal by a limit has a time to wait and no act, and a
+// denial has the act and no time. An act counts as recorded after Line only if it is
+// deferred.
 func TestARefusalNamesItsKind(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// An act on several servers is decided for each, charged once and recorded once with
-// those that policy allows. None allowed is no act: an error, no record, and no pass that
-// somebody could leave.
+// An act on several servers is decided for each, charged once and recorded once. Its
+// pass has those that policy allows. If none is allowed there is an error and no record.
 func TestAnActOnSeveralServersIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)

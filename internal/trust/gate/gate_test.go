@@ -22,14 +22,14 @@ func rules(deny ...string) *policy.Set {
 	return policy.New(1000, map[string]policy.ServerRules{"notes": {Tools: all, Ask: policy.List{Allow: []string{"elicitation"}}}})
 }
 
-// book is a real audit log and what stands in it.
+// book is a real audit log that a test can read.
 type book struct {
 	*audit.Log
 	t   *testing.T
 	dir string
 }
 
-// line is what the tests look at of a record.
+// line has the fields of a record that the tests compare.
 type line struct {
 	Seq                                uint64
 	Kind, Source, Principal, Session   string
@@ -141,8 +141,8 @@ func TestRefusedActHasOneDecisionAndNothingElse(t *testing.T) {
 	}
 }
 
-// A log that cannot be written refuses what policy would allow, and says the
-// same of what policy denies: nothing is decided without a record.
+// Without a log every act is refused alike, whether policy allows or denies it:
+// nothing is decided without a record.
 func TestFailingLogRefuses(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
@@ -216,7 +216,7 @@ func TestRateLimit(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 			if _, err := g.Enter(call(bob, "search")); err != nil {
-				t.Errorf("one caller's limit strikes another: %v", err)
+				t.Errorf("one caller's limit refuses another caller: %v", err)
 			}
 			if n := len(b.lines()); n != len(c.at)+1 {
 				t.Errorf("%d records of %d acts", n, len(c.at)+1)
@@ -233,8 +233,8 @@ func steady(n int, step time.Duration) []time.Duration {
 	return out
 }
 
-// What policy denies costs nothing of the rate: a server that asks for what it
-// may not have must not starve its caller.
+// An act that policy denies uses nothing of the rate, so that a server cannot use up
+// the rate of its caller with questions that are denied.
 func TestDenialsDoNotUseUpTheRate(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
@@ -248,8 +248,8 @@ func TestDenialsDoNotUseUpTheRate(t *testing.T) {
 	}
 }
 
-// A new policy holds for the acts that enter after it, and every act is
-// decided by one policy or the other, whole.
+// A new policy holds for the acts that enter after it. Acts that enter meanwhile have
+// one decision each, and one outcome if they are allowed.
 func TestSetPolicyWhileActsEnter(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
@@ -287,8 +287,8 @@ func TestSetPolicyWhileActsEnter(t *testing.T) {
 	balance(t, b.lines(), workers*each+1, allowed)
 }
 
-// balance checks that each act has one decision and each allowed one exactly
-// one outcome behind it.
+// balance checks that each act has one decision, and each allowed act one outcome
+// after it.
 func balance(t *testing.T, lines []line, acts, allowed int) {
 	t.Helper()
 	open := make(map[uint64]bool)

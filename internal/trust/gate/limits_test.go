@@ -14,7 +14,7 @@ import (
 
 var other = principal.New("loopback:uid=1000")
 
-// enter lets an act in, or gives its refusal.
+// enter gives the pass of an act, or its refusal.
 func enter(t *testing.T, g *Gate, a Act) (Pass, *Refusal) {
 	t.Helper()
 	p, err := g.Enter(a)
@@ -47,7 +47,7 @@ func TestCallsUnderWayAreCounted(t *testing.T) {
 		t.Errorf("what policy denies: %+v", r)
 	}
 	if _, r := enter(t, g, call(other, "a")); r != nil {
-		t.Errorf("one caller's limit strikes another: %v", r)
+		t.Errorf("one caller's limit refuses another caller: %v", r)
 	}
 	first.Leave("ok", 0)
 	if _, r := enter(t, g, call(owner, "d")); r != nil {
@@ -67,7 +67,7 @@ func TestCallsUnderWayAreCounted(t *testing.T) {
 	}
 }
 
-// Two processes of one user are one principal here.
+// Two processes of one user share the limits of one principal.
 func TestLimitsGoByNameAndNotByInstance(t *testing.T) {
 	t.Parallel()
 	g := New(rules(), openBook(t).Log, Limits{Calls: 1})
@@ -79,8 +79,8 @@ func TestLimitsGoByNameAndNotByInstance(t *testing.T) {
 	}
 }
 
-// What stays open is counted apart: listening takes no room from calls, and
-// calls none from listening.
+// Streams and calls have separate limits: streams take no room from calls, and calls
+// none from streams.
 func TestStreamsAreCountedApart(t *testing.T) {
 	t.Parallel()
 	g := New(rules(), openBook(t).Log, Limits{Calls: 1, Streams: 2})
@@ -102,8 +102,8 @@ func TestStreamsAreCountedApart(t *testing.T) {
 	}
 }
 
-// A server that floods its caller with questions, all of them allowed, costs
-// that caller nothing, and another server nothing.
+// The questions of a server have a rate of their own. A flood of them takes nothing
+// from the calls of the caller and the questions of other servers.
 func TestAServersQuestionsHaveARateOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	set := policy.New(1000, map[string]policy.ServerRules{
@@ -120,7 +120,7 @@ func TestAServersQuestionsHaveARateOfTheirOwn(t *testing.T) {
 		}
 	}
 	if _, r := enter(t, g, call(owner, "a")); r != nil {
-		t.Errorf("a call of the one who was asked: %v", r)
+		t.Errorf("a call of the caller that was asked: %v", r)
 	}
 	if _, r := enter(t, g, ask("tidy")); r != nil {
 		t.Errorf("another server's question: %v", r)
@@ -133,7 +133,7 @@ func TestTheOperatorGetsThroughAtTheLimit(t *testing.T) {
 	g.clock = func() time.Duration { return 0 }
 	enter(t, g, call(owner, "a"))
 	if _, r := enter(t, g, call(owner, "a")); r == nil {
-		t.Fatal("the stage is wrong")
+		t.Fatal("the second call is not refused: the test shows nothing")
 	}
 	admin := of(Administration, Act{Who: owner, Action: policy.ActionAdmin, Name: "status"})
 	if _, r := enter(t, g, admin); r != nil {
@@ -188,8 +188,8 @@ func TestActsOfOneRequestCountAsOne(t *testing.T) {
 	}
 }
 
-// A call that finds no room, or whose decision cannot be recorded, uses
-// nothing up.
+// A call that is refused, or whose decision cannot be recorded, uses up neither the
+// rate nor a place.
 func TestWhatIsRefusedUsesNothing(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
@@ -223,7 +223,7 @@ func TestWhatIsRefusedUsesNothing(t *testing.T) {
 	}
 }
 
-// How long to wait is when the next call would be admitted, and it is.
+// A call that is refused for its rate is admitted after the wait it was told, and not before.
 func TestARefusedCallIsAdmittedAfterItsWait(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{1, 2, 3, 7, 200} {
@@ -258,8 +258,8 @@ func TestARefusedCallIsAdmittedAfterItsWait(t *testing.T) {
 	}
 }
 
-// A limit that is kept elsewhere is refused and recorded here, once, under its
-// name; what policy denies stays denied by policy.
+// The gate refuses and records an act over a limit that another package keeps, once,
+// under the name of the limit. A denial by policy comes first.
 func TestLimitsKeptElsewhereAreRecordedHere(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
@@ -304,8 +304,8 @@ func TestLimitsKeptElsewhereAreRecordedHere(t *testing.T) {
 	}
 }
 
-// Many at once: never more than the limit inside, nothing left over after,
-// and one caller at its limit costs another nothing.
+// Concurrent calls of a caller are never more than its limit, all places are free
+// afterwards, and calls of another caller are not refused.
 func TestTheCapHoldsUnderContention(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
@@ -374,7 +374,7 @@ func BenchmarkEnterAndLeaveOfTwoAtOnce(b *testing.B) {
 	})
 }
 
-// BenchmarkCharge is what the limits cost of an act.
+// BenchmarkCharge is the cost of the limits for one act.
 func BenchmarkCharge(b *testing.B) {
 	g := New(rules(), nil, Limits{CallsPerSecond: 1_000_000_000, Calls: 256})
 	a := call(owner, "search")
@@ -388,7 +388,7 @@ func BenchmarkCharge(b *testing.B) {
 	}
 }
 
-// To ask how to work here takes no room from work, and has the same rate.
+// Reading instructions takes no room from calls, and has the same rate.
 func TestGuidanceTakesNoRoomFromCalls(t *testing.T) {
 	t.Parallel()
 	g := New(rules(), openBook(t).Log, Limits{CallsPerSecond: 3, Calls: 1})

@@ -17,7 +17,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Rules on arguments, with every form that JSON has.
+// A forbid reads arguments in every form of JSON, and refuses where they are not
+// there, cannot be read or have another type.
 func TestRulesOnArguments(t *testing.T) {
 	t.Parallel()
 	rule := func(condition string) *Set {
@@ -74,7 +75,7 @@ func TestRulesOnArguments(t *testing.T) {
 		{`context.args has x && context.args.x == 1`, `{"x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, true},
 		{`context.args has x && context.args.x == 1`, `{"x":[` + strings.Repeat("1,", 5000) + `1]}`, true},
 		{`context.args has x && context.args.x == 1`, `{"x":[` + strings.Repeat("[],", 300) + `1]}`, true},
-		// What no rule reads may be as large as it likes.
+		// An argument that no rule reads may have any size.
 		{`context.args has x && context.args.x == 1`, `{"y":[` + strings.Repeat("1,", 50000) + `1]}`, false},
 	} {
 		name := c.condition + " " + c.args[:min(len(c.args), 40)]
@@ -88,8 +89,8 @@ func TestRulesOnArguments(t *testing.T) {
 	}
 }
 
-// Arguments are looked at after everything else, and only where a rule that
-// reads them can apply.
+// Arguments are read after everything else, and only where a rule that reads them
+// can apply. A listing has no arguments and shows what some arguments permit.
 func TestArgumentsComeLast(t *testing.T) {
 	t.Parallel()
 	s := with(t, `
@@ -107,14 +108,14 @@ func TestArgumentsComeLast(t *testing.T) {
 		{callOf(owner, "add", `{"path":"/home/x"}`), true, "default.owner"},
 		{callOf(owner, "add", `{"path":"/etc/x"}`), false, "path"},
 		{callOf(owner, "add", `nonsense`), false, "path"},
-		{callOf(owner, "del", `nonsense`), true, "default.owner"}, // nobody reads them
+		{callOf(owner, "del", `nonsense`), true, "default.owner"}, // no rule reads them
 		{callOf(principal.New("uid:1001"), "add", `{"path":"/home/x"}`), false, "default.nobody"},
 		{callOf(principal.New("uid:1001"), "add", `{"path":"/etc/x"}`), false, "path"},
 		{listed(callOf(owner, "add", "")), true, "default.owner"},
 		{listed(callOf(principal.New("uid:1001"), "add", "")), false, "default.nobody"},
 
 		{callOf(principal.New("token:t"), "del", `{"x":1}`), true, "default.token"},
-		{callOf(principal.New("token:t"), "del", ``), true, "default.token"}, // Cedar does not come to x
+		{callOf(principal.New("token:t"), "del", ``), true, "default.token"}, // it is false before it comes to x
 		{callOf(principal.New("token:t").WithLocal(), "del", `{"x":1}`), false, "local first"},
 		{callOf(principal.New("token:t").WithLocal(), "del", ``), false, "local first"},
 
@@ -142,8 +143,8 @@ func TestArgumentsComeLast(t *testing.T) {
 	}
 }
 
-// A caller who builds arguments against the hashes of sets gains little: no
-// arguments take long to read.
+// Arguments whose sets have equal hashes take at most 50 ms to decide, so that a
+// caller cannot delay the daemon with them.
 func TestArgumentsThatCollide(t *testing.T) {
 	t.Parallel()
 	s := with(t, `forbid (principal, action == Action::"tools/call", resource == Tool::"notes/add") when { context.args.x.contains(1) };`)
@@ -164,7 +165,7 @@ func TestArgumentsThatCollide(t *testing.T) {
 	for name, args := range map[string]string{"sums": sums(maxArgSets), "many sums": sums(3000), "numbers under sets": `{"x":[` + strings.Join(longs, ",") + `]}`} {
 		q := callOf(principal.New("uid:1000"), "add", args)
 		best := time.Hour
-		for i := 0; i < 5 || i < 100 && best > 50*time.Millisecond; i++ { // a busy machine has its quiet moments
+		for i := 0; i < 5 || i < 100 && best > 50*time.Millisecond; i++ { // the best of several, for a busy machine
 			before := time.Now()
 			s.Decide(q)
 			best = min(best, time.Since(before))
@@ -176,7 +177,7 @@ func TestArgumentsThatCollide(t *testing.T) {
 	}
 }
 
-// asCedar is what arguments should make of a value that encoding/json read.
+// asCedar is the expected value of arguments for a value that encoding/json read.
 func asCedar(v any) types.Value {
 	switch v := v.(type) {
 	case string:
@@ -208,7 +209,8 @@ func asCedar(v any) types.Value {
 	return nil
 }
 
-// Arguments mean to a rule what they mean to encoding/json, or are refused.
+// FuzzArguments: arguments that are accepted have the value that encoding/json reads,
+// and one of them read alone has the same value.
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":[1,2.5,"x",null,{"b":true}]}`, `{"a":9223372036854775808,"b":-0,"c":1E3}`, `{"a":"\u00e9\ud83d\ude00\n"}`,
 		`{"a":1,"a":2}`, `[1]`, `{"a":[[],[[]]]}`, `{"":{"":0}}`, ` { "x" : 1 } `, `{"x":1} x`} {
@@ -240,7 +242,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// Numbers keep their value or their digits.
+// An argument that is a 64-bit integer is a Long, and any other number is its text.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for digits, want := range map[string]types.Value{
@@ -255,7 +257,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// What rules read of the arguments is found in them.
+// A compiled rule lists the arguments that its condition reads.
 func TestNeed(t *testing.T) {
 	t.Parallel()
 	for condition, want := range map[string]need{
@@ -274,7 +276,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// TestBoundsOfArguments: each bound is the most that is read, of objects and of arrays.
+// TestBoundsOfArguments: arguments at each bound are read, and one more is refused.
 func TestBoundsOfArguments(t *testing.T) {
 	t.Parallel()
 	inside := func(open, close string, n int) string { return strings.Repeat(open, n) + strings.Repeat(close, n) }

@@ -17,7 +17,7 @@ func decisions() map[string]Request {
 	}
 }
 
-// The second time a question is asked.
+// BenchmarkCached is a decision from the cache.
 func BenchmarkCached(b *testing.B) {
 	s := house()
 	for name, q := range decisions() {
@@ -39,7 +39,7 @@ func BenchmarkCached(b *testing.B) {
 	})
 }
 
-// The first time.
+// BenchmarkFirst is a decision without the cache.
 func BenchmarkFirst(b *testing.B) {
 	many := map[string]ServerRules{}
 	for i := range 50 {
@@ -64,7 +64,7 @@ func BenchmarkFirst(b *testing.B) {
 	}
 }
 
-// Each call with arguments that a rule reads.
+// BenchmarkArguments is a decision with arguments that a rule reads.
 func BenchmarkArguments(b *testing.B) {
 	s := with(b, `forbid (principal, action == Action::"tools/call", resource == Tool::"notes/write") when { context.args.path like "/etc/*" };`)
 	for name, args := range map[string]string{

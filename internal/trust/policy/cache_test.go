@@ -19,8 +19,8 @@ func TestSecondDecisionAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Everything that a decision depends on is in its key: what differs in one of
-// them is another question.
+// The key of the cache has everything that a decision depends on: questions that
+// differ in one part keep their own answers.
 func TestCacheTellsQuestionsApart(t *testing.T) {
 	t.Parallel()
 	s := with(t, `
@@ -51,8 +51,8 @@ func TestCacheTellsQuestionsApart(t *testing.T) {
 	}
 }
 
-// Names are the caller's choice: however many and long they are, the cache
-// keeps its size.
+// The cache keeps its size, for any number of names, and keeps no key with long ones.
+// Callers choose the names.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	s := house()
@@ -74,8 +74,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// Callers decide while the policy is replaced: each decision is that of one
-// policy or the other, whole.
+// Decisions while the policy is replaced are those of the old policy or the new one.
 func TestDecideBesideReload(t *testing.T) {
 	t.Parallel()
 	const old, young = `@id("old") forbid (principal, action == Action::"tools/call", resource == Tool::"notes/add") when { context.args.x == 1 };`,

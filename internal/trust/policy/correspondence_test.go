@@ -7,9 +7,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// TestCorrespondence: who may know of whom, write to whom, and have it
-// delivered without a hold, by the facts about the addressee that the daemon
-// puts in front of the policy.
+// TestCorrespondence: the default policy decides by the facts about an addressee
+// whether a principal may see it, send to it, and deliver without a hold.
 func TestCorrespondence(t *testing.T) {
 	t.Parallel()
 	owner := principal.New("uid:1000").WithLocal()
@@ -38,8 +37,8 @@ func TestCorrespondence(t *testing.T) {
 	}
 }
 
-// TestOwnRulesAboutAddressees: an operator opens what the default keeps shut,
-// and shuts what it opens.
+// TestOwnRulesAboutAddressees: rules of the operator allow sends that the default
+// policy denies, and deny sends that it allows.
 func TestOwnRulesAboutAddressees(t *testing.T) {
 	t.Parallel()
 	set, problems := Compile(Options{UID: 1000, File: "p.cedar", Text: []byte(`
@@ -72,9 +71,9 @@ when { context.args.to.name == "secretary" };
 	}
 }
 
-// TestAuthorityIsGivenInSoManyWords: a permit for everything, or for messaging,
-// does not make anybody speak with authority.
-func TestAuthorityIsGivenInSoManyWords(t *testing.T) {
+// TestAuthorityNeedsARuleOfItsOwn: only a permit for agent.delegate alone allows
+// that action. A permit for everything or for messaging does not.
+func TestAuthorityNeedsARuleOfItsOwn(t *testing.T) {
 	t.Parallel()
 	args := []byte(`{"to":{"principal":"uid:1000","name":"b","own":true,"near":true},"from":{"name":"a"},"now":5}`)
 	for text, want := range map[string]bool{

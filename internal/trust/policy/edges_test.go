@@ -7,8 +7,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// TestAnActIsHeldForAnAncestorToo: what is held for whoever started an agent is held for
-// the agent, by that rule; a rule of the agent's own comes first.
+// TestAnActIsHeldForAnAncestorToo: an act that is held for the principal that started an
+// agent is held for the agent, by that rule. A rule of the agent's own comes first.
 func TestAnActIsHeldForAnAncestorToo(t *testing.T) {
 	t.Parallel()
 	s := with(t, `
@@ -28,8 +28,8 @@ func TestAnActIsHeldForAnAncestorToo(t *testing.T) {
 	}
 }
 
-// TestWordsForClaimsAreNoNames: a tool that is called like a word of tools.ask is not
-// held for its name.
+// TestWordsForClaimsAreNoNames: a tool whose name is a word of tools.ask for claims is not
+// held because of its name.
 func TestWordsForClaimsAreNoNames(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{HeldDestructive, HeldWrites} {
@@ -66,8 +66,8 @@ func TestAVerdictIsFoundUnderItsOwnKey(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptIsBounded: a question with longer names than the bounds is answered and
-// not kept, and one at the bounds is.
+// TestWhatIsKeptIsBounded: a key with names at the bounds is kept, and one with longer
+// names is not.
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	t.Parallel()
 	half := maxNames / 2
@@ -83,9 +83,9 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatAFileMayNotHold: the first byte counts like any other, and the names and reasons
-// of rules have bounds.
-func TestWhatAFileMayNotHold(t *testing.T) {
+// TestAFileWithBadTextOrNamesIsRefused: a file that is not UTF-8 text from its first byte
+// on is refused, and so are names and reasons of rules that are hidden, double or too long.
+func TestAFileWithBadTextOrNamesIsRefused(t *testing.T) {
 	t.Parallel()
 	rule := func(annotation string) string { return annotation + " permit (principal, action, resource);" }
 	for _, c := range []struct{ file, problem string }{
@@ -105,8 +105,8 @@ func TestWhatAFileMayNotHold(t *testing.T) {
 	}
 }
 
-// TestOpenBracketsAreCounted: brackets in texts and comments are none, and those that are
-// closed do not count.
+// TestOpenBracketsAreCounted: tooDeep gives the line of the first bracket beyond maxNesting
+// open ones. Brackets in texts and comments, and closed ones, do not count.
 func TestOpenBracketsAreCounted(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("(", maxNesting)
@@ -123,7 +123,8 @@ func TestOpenBracketsAreCounted(t *testing.T) {
 	}
 }
 
-// TestEveryPathIsFound: no way to write an expression hides what a rule rests on.
+// TestEveryPathIsFound: a permit is refused when it rests on observed facts or the whole
+// context, in any form of the expression.
 func TestEveryPathIsFound(t *testing.T) {
 	t.Parallel()
 	for condition, want := range map[string]string{
@@ -201,8 +202,9 @@ func TestAPermitThatFailsBeforeItsArgumentsIsNone(t *testing.T) {
 	}
 }
 
-// TestWhatIsAboutTheServer: a method without an object, and one whose object has no type.
-func TestWhatIsAboutTheServer(t *testing.T) {
+// TestMethodsWithoutATypedObjectAreAboutTheServer: a method without an object, or whose
+// object has no type, is decided about the server.
+func TestMethodsWithoutATypedObjectAreAboutTheServer(t *testing.T) {
 	t.Parallel()
 	s := with(t, `@id("server") forbid (principal, action, resource == Server::"notes");
 @id("resource") forbid (principal, action, resource == Resource::"notes/x");`)
@@ -216,7 +218,7 @@ func TestWhatIsAboutTheServer(t *testing.T) {
 	}
 }
 
-// TestWordsOfNoScopeGrantNothing: a word that is not exactly one of the known forms.
+// TestWordsOfNoScopeGrantNothing: a word of a scope in any other form grants nothing.
 func TestWordsOfNoScopeGrantNothing(t *testing.T) {
 	t.Parallel()
 	s := with(t, "")

@@ -6,8 +6,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// Every fact can be read under its grade, in its form, and under no other
-// grade; a forbid that reads one that is not there refuses.
+// A fact is read under its own grade and in its form, and under no other grade. A
+// forbid that reads a fact that is not there refuses.
 func TestFactsStandUnderTheirGrade(t *testing.T) {
 	t.Parallel()
 	rule := func(condition string) *Set {
@@ -35,7 +35,7 @@ func TestFactsStandUnderTheirGrade(t *testing.T) {
 		{tok, `context.verified.oauth_scope.contains("files.read")`, false, true},
 		{tok, `context.verified.oauth_scope.contains("files")`, false, false},
 
-		// Not there: refused, however the rule would have answered.
+		// Not there: refused, with any condition.
 		{withFacts(), `context.observed.uid == 1000`, false, false},
 		{withFacts(), `context.observed.instance != "x"`, false, false},
 		{withFacts(), `context.observed.unit != "x"`, true, false}, // unavailable
@@ -43,7 +43,7 @@ func TestFactsStandUnderTheirGrade(t *testing.T) {
 		{withFacts(), `context.verified.token != "x"`, false, false},
 		{tok, `context.attested.uid != 1`, false, false},
 
-		// What describes the program needs a request that confirms it.
+		// Facts of the program need a request that confirms them.
 		{withFacts(), `context.observed.exe == "/usr/bin/node"`, false, false},
 		{withFacts(), `context.observed.exe == "/usr/bin/node"`, true, true},
 		{withFacts(), `context.observed.exe == "/usr/bin/curl"`, true, false},
@@ -68,8 +68,8 @@ func TestFactsStandUnderTheirGrade(t *testing.T) {
 	}
 }
 
-// A verified or attested fact may allow; one of a lower grade is not in the
-// group, whatever else bears its name.
+// A permit reads a fact only under the grade that it names, also beside a claimed
+// fact of the same name.
 func TestLowGradesDoNotRise(t *testing.T) {
 	t.Parallel()
 	s := with(t, `@id("p") permit (principal in Kind::"spawn", action, resource) when { context.verified.subject == "alice" };
@@ -100,8 +100,8 @@ func TestLowGradesDoNotRise(t *testing.T) {
 	}
 }
 
-// A forbid that cannot be evaluated denies and says so; a permit that cannot
-// be is none.
+// A forbid that cannot be evaluated denies and gives that reason. A permit that
+// cannot be evaluated permits nothing.
 func TestErrorsFailClosed(t *testing.T) {
 	t.Parallel()
 	s := with(t, `

@@ -6,7 +6,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// servers are those of house.
+// servers are three servers, two of them without restrictions on tools.
 func servers() map[string]ServerRules {
 	all, ask := List{Allow: []string{"*"}}, List{Allow: []string{"elicitation"}}
 	return map[string]ServerRules{
@@ -25,7 +25,7 @@ func with(t testing.TB, file string) *Set {
 	return s
 }
 
-// withFacts is the daemon's own user with everything that can be known.
+// withFacts is the daemon's own user with attested and observed facts.
 func withFacts() *principal.Principal {
 	fact := func(name, value string, g principal.Grade) principal.Fact {
 		return principal.Fact{Name: name, Value: value, Grade: g}
@@ -54,7 +54,7 @@ func (a answer) check(t *testing.T, s *Set) {
 	}
 }
 
-// call is a tool call on notes.
+// callOf is a tool call on notes.
 func callOf(who *principal.Principal, name, args string) Request {
 	q := Request{Who: who, Action: "tools/call", Server: "notes", Name: name}
 	if args != "" {
@@ -63,8 +63,8 @@ func callOf(who *principal.Principal, name, args string) Request {
 	return q
 }
 
-// The operator's file stands on top of the default policy: its permits add, its
-// forbids take away, and each rule is named by its @id or by where it stands.
+// The operator's file is added to the default policy: its permits allow more, its
+// forbids less, and each rule is named by its @id or by its place.
 func TestFileStandsOnTop(t *testing.T) {
 	t.Parallel()
 	s := with(t, `
@@ -108,7 +108,7 @@ permit (principal == Principal::"token:ops", action == Action::"admin", resource
 	}
 }
 
-// When several rules decide, the same one is named each time: a permit of the
+// Of several rules that decide, the same one is named each time: a permit of the
 // file before one of the default policy; a forbid of the default policy before
 // the servers' lists, and those before the file.
 func TestNameOfSeveralRules(t *testing.T) {
@@ -132,7 +132,8 @@ func TestNameOfSeveralRules(t *testing.T) {
 	}
 }
 
-// What nothing can permit: the file may say what it likes.
+// A permit for everything in the file does not override the forbids of the default
+// policy and of the servers' lists.
 func TestHardRulesCannotBePermitted(t *testing.T) {
 	t.Parallel()
 	s := with(t, `@id("everybody") permit (principal, action, resource);`)
@@ -158,8 +159,8 @@ func TestHardRulesCannotBePermitted(t *testing.T) {
 	}
 }
 
-// The scope of an access token is read as that of a token; without words it
-// grants nothing.
+// The scope of an access token is read as that of a token. An empty one grants
+// nothing.
 func TestScopesOfOAuth(t *testing.T) {
 	t.Parallel()
 	s := with(t, `@id("alice-stats") permit (principal == Principal::"oauth:https://i.example#alice", action == Action::"tools/call", resource == Tool::"files/stat")
@@ -182,7 +183,7 @@ when { context.verified.oauth_scope.contains("files.stat") };`)
 	}
 }
 
-// A method that bears the name of a group of actions is not in the group.
+// A method with the name of a group of actions is not in the group.
 func TestMethodsAreNoGroups(t *testing.T) {
 	t.Parallel()
 	s := with(t, `@id("asks") forbid (principal, action in Action::"ask", resource);`)
@@ -220,7 +221,7 @@ func TestCompletionIsAboutPromptOrResource(t *testing.T) {
 	}
 }
 
-// Lists with any characters mean what their patterns say.
+// Lists with hostile characters decide as the reference of their patterns.
 func TestHostileListsMeanWhatTheySay(t *testing.T) {
 	t.Parallel()
 	hostile := map[string]ServerRules{"notes": {Tools: List{Allow: []string{`a"*`, `\*b`, "*\n*", `é*`, "\x01", "plain"}, Deny: []string{`*\`, `"`, "*secret*", "\u202e*"}}}}
@@ -232,7 +233,7 @@ func TestHostileListsMeanWhatTheySay(t *testing.T) {
 	}
 }
 
-// covered is what a list says of a name.
+// covered reports whether a list allows a name, by the reference.
 func covered(l List, name string) bool {
 	hit := func(patterns []string) bool {
 		for _, p := range patterns {

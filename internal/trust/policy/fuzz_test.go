@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// A deny pattern more never allows more, whoever asks for whatever.
+// FuzzDenyNeverAllowsMore: one more deny pattern never turns a deny into an allow.
 func FuzzDenyNeverAllowsMore(f *testing.F) {
 	f.Add("read_*", "*_all", "*", "read_all", "tools/call", "uid:1000", "")
 	f.Add("*", "", "sampling", "x", AskSampling, "token:ci", "server:s")
@@ -34,7 +34,7 @@ func FuzzDenyNeverAllowsMore(f *testing.F) {
 				t.Errorf("%+v: denied by %s, allowed by %s after another deny pattern", q, a.Rule, b.Rule)
 			}
 			if (a.Allow || b.Allow) && !p.Valid() {
-				t.Errorf("%q is nobody and was allowed", who)
+				t.Errorf("%q is no valid principal and was allowed", who)
 			}
 			if a.Rule == "" || b.Rule == "" {
 				t.Errorf("%+v: a decision without a rule", q)
@@ -43,7 +43,7 @@ func FuzzDenyNeverAllowsMore(f *testing.F) {
 	})
 }
 
-// writer makes a rule out of any bytes.
+// writer makes rules out of any bytes.
 type writer struct {
 	bytes []byte
 	at    int
@@ -92,7 +92,7 @@ func (w *writer) condition(effect string, depth int) string {
 	return w.of(leaves...)
 }
 
-// allQuestions are some of everything that can be asked.
+// allQuestions are requests of several principals, acts and arguments.
 func allQuestions() []Request {
 	var out []Request
 	for _, who := range []*principal.Principal{withFacts(), principal.New("uid:1000"), principal.New("uid:1001"), principal.New("token:ci").WithLocal(),
@@ -115,7 +115,7 @@ func allQuestions() []Request {
 	return out
 }
 
-// compiled is a generated file, which may be warned of and no more.
+// compiled compiles a generated file, which may have warnings and no errors.
 func compiled(t *testing.T, file string) *Set {
 	t.Helper()
 	s, problems := Compile(Options{UID: 1000, Servers: servers(), File: "p.cedar", Text: []byte(file)})
@@ -125,8 +125,8 @@ func compiled(t *testing.T, file string) *Set {
 	return s
 }
 
-// oracle decides as the words of the policy say: every rule by Itself, all of
-// it, with all arguments, and no index, order or cache.
+// oracle decides by evaluating every rule as a whole and by itself, with all
+// arguments, and without index, order or cache.
 func oracle(s *Set, q Request) (allow, known bool) {
 	if !q.Who.Valid() {
 		return false, true
@@ -151,9 +151,9 @@ func oracle(s *Set, q Request) (allow, known bool) {
 	return permit && !forbid, true
 }
 
-// A forbid more never turns a deny into an allow, whatever stands beside it.
-// And with any file: the decision is what its words say, and the same the
-// second time; a list shows at least what some call may do; nobody may nothing.
+// holds checks that one more forbid never turns a deny into an allow. For the file
+// with it, a decision agrees with oracle and is the same the second time, an act
+// that is allowed is listed, and an invalid principal may do nothing.
 func holds(t *testing.T, base, more []byte, all []Request) {
 	t.Helper()
 	w := &writer{bytes: base}
@@ -194,7 +194,7 @@ func FuzzForbidNeverAllowsMore(f *testing.F) {
 	f.Fuzz(func(t *testing.T, base, more []byte) { holds(t, base, more, all) })
 }
 
-// The same on generated policies, without a fuzzer.
+// The properties of holds are true for generated policies, without a fuzzer.
 func TestGeneratedPolicies(t *testing.T) {
 	t.Parallel()
 	all := allQuestions()

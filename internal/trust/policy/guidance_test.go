@@ -6,10 +6,10 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// TestWhoGetsWhichInstructions: nobody behavioural ones but the owner and whom
-// he starts, unless a rule says so by name or by group; nobody on loopback a
-// session.
-func TestWhoGetsWhichInstructions(t *testing.T) {
+// TestInstructionsDependOnThePrincipal: by default only the owner and agents that the owner
+// started get behavioural instructions, and loopback gets no session. A rule by name
+// or by group can allow both.
+func TestInstructionsDependOnThePrincipal(t *testing.T) {
 	t.Parallel()
 	scoped := func(name, words string) *principal.Principal {
 		return principal.New(name, principal.Fact{Name: "scope", Value: words, Grade: principal.Verified})

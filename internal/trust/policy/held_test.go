@@ -16,9 +16,9 @@ const asking = `
 @id("large") @ask("it is much") permit (principal == Principal::"token:a", action == Action::"tools/call", resource == Tool::"s/pay") when { context.args.amount > 10 };
 `
 
-// A permit with @ask has the act held even where another permit matches, also one that
-// depends on arguments. Who cannot hold an act is denied it.
-func TestWhatIsHeld(t *testing.T) {
+// An act is held by a permit with @ask, also one that depends on arguments, and by
+// tools.ask, even where another permit matches. Where it cannot be held it is denied.
+func TestAnActIsHeldByRulesAndLists(t *testing.T) {
 	t.Parallel()
 	set, problems := policy.Compile(policy.Options{UID: 1, File: "p.cedar", Text: []byte(asking), Servers: map[string]policy.ServerRules{
 		"s": {Tools: policy.List{Allow: []string{"*"}}, Held: []string{"drop*", policy.HeldDestructive}},
@@ -67,8 +67,8 @@ func TestWhatIsHeld(t *testing.T) {
 	}
 }
 
-// A permit for everything holds what names an object, and neither a session nor what the
-// operator does.
+// A permit with @ask for everything holds acts that name an object. It holds neither
+// sessions nor acts of the operator.
 func TestWhatCannotWaitIsNotHeld(t *testing.T) {
 	t.Parallel()
 	set, problems := policy.Compile(policy.Options{UID: 1, File: "p.cedar", Text: []byte(`@id("all") @ask("all of it") permit (principal, action, resource);`),
@@ -102,7 +102,7 @@ func TestWhatCannotWaitIsNotHeld(t *testing.T) {
 	}
 }
 
-// A question about what is forbidden would have no answer.
+// A forbid with @ask is refused: no answer could allow the act.
 func TestAForbidHasNoQuestion(t *testing.T) {
 	t.Parallel()
 	_, problems := policycheck.Compile(policy.Options{UID: 1, File: "p.cedar", Text: []byte(`@ask("why") forbid (principal, action, resource);`)})

@@ -7,8 +7,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// BenchmarkRulesThatHoldOtherCalls is a decision that was made before, without and with
-// tools.ask for other tools.
+// BenchmarkRulesThatHoldOtherCalls is a decision from the cache, without and with tools.ask
+// for other tools.
 func BenchmarkRulesThatHoldOtherCalls(b *testing.B) {
 	who := principal.New("uid:1000", principal.Fact{Name: "uid", Value: "1000", Grade: principal.Attested}).WithLocal()
 	for name, held := range map[string][]string{"none": nil, "8": otherTools()} {

@@ -12,8 +12,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// heldBy is what tools.ask says of a call, from its description and not from the code: the
-// first entry that covers the name or what is claimed of the tool; -1: none.
+// heldBy is the first entry of tools.ask that covers the name or the claims of a tool, by
+// the description and not by the code under test; -1: none.
 func heldBy(held []string, name string, claims policy.Claims) int {
 	for i, p := range held {
 		switch p {
@@ -35,8 +35,8 @@ func heldBy(held []string, name string, claims policy.Claims) int {
 }
 
 // TestTheListHoldsTheSameWhenItIsAskedAgain: generated lists, names and claims get the
-// answer of the description, the first time and from the cache, also where the claims
-// have changed in between.
+// answer of heldBy, the first time and from the cache, also where the claims have changed
+// in between.
 func TestTheListHoldsTheSameWhenItIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -69,8 +69,8 @@ func TestTheListHoldsTheSameWhenItIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestRulesThatHoldOtherCallsAllocateNothing: a decision that was made before costs the
-// same with tools.ask for other tools.
+// TestRulesThatHoldOtherCallsAllocateNothing: a decision from the cache allocates nothing,
+// also with tools.ask for other tools.
 func TestRulesThatHoldOtherCallsAllocateNothing(t *testing.T) {
 	who := principal.New("uid:1000", principal.Fact{Name: "uid", Value: "1000", Grade: principal.Attested}).WithLocal()
 	set := policy.New(1000, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}, Held: otherTools()}})

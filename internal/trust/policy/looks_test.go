@@ -63,8 +63,8 @@ func each(s string, f func(rune) string) string {
 
 func pick(r *rand.Rand, of ...string) string { return of[r.IntN(len(of))] }
 
-// TestWhatLooksDeniedIsDenied: of each pattern and each name that it denies, every
-// disguise and every two of them. An allow list knows exact names alone.
+// TestWhatLooksDeniedIsDenied: a name that a pattern denies is denied under every two
+// disguises, and an allow list allows exact names alone.
 func TestWhatLooksDeniedIsDenied(t *testing.T) {
 	t.Parallel()
 	denied := map[string]string{"delete_it": "delete_it", "delete_*": "delete_all", "*_secret": "read_secret", "drop*table": "drop_the_table", "Purge": "Purge"}
@@ -107,8 +107,8 @@ func TestWhatLooksDeniedIsDenied(t *testing.T) {
 	}
 }
 
-// TestDeniesAgreesWithTheDecisions: what is said of a pattern outside of Cedar is what
-// the rule does that it was compiled to.
+// TestDeniesAgreesWithTheDecisions: Denies, which does not use Cedar, agrees with the
+// decision of the rule that a pattern is compiled to.
 func TestDeniesAgreesWithTheDecisions(t *testing.T) {
 	t.Parallel()
 	names := []string{"read_note", "delete_note", "Purge", ""}
@@ -123,8 +123,8 @@ func TestDeniesAgreesWithTheDecisions(t *testing.T) {
 	}
 }
 
-// TestWhatAPatternDenies: a pattern of invisible characters means exactly those, and an
-// empty one nothing else.
+// TestWhatAPatternDenies: a pattern of invisible characters denies exactly those, and an
+// empty pattern only the empty name.
 func TestWhatAPatternDenies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

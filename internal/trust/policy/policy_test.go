@@ -6,7 +6,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// house is a daemon of user 1000 with four servers.
+// house is a daemon of user 1000 with five servers.
 func house() *Set {
 	all := List{Allow: []string{"*"}}
 	ask := List{Allow: []string{"elicitation"}}
@@ -25,7 +25,7 @@ func token(grade principal.Grade, scope string) *principal.Principal {
 
 func scoped(scope string) *principal.Principal { return token(principal.Verified, scope) }
 
-// question is one row of a table: who asks for what, and what decides.
+// question is one row of a table: a principal, an act, and the expected decision.
 type question struct {
 	who                  *principal.Principal
 	action, server, name string
@@ -193,8 +193,8 @@ func TestScopesOfTokens(t *testing.T) {
 	})
 }
 
-// A scope widens what a token may do, so only a proved one counts; and one
-// that could not be read must not look like none, which would be every server.
+// A token whose scope is not verified may do nothing. A scope that could not be read
+// must not be taken for none, which would allow every server.
 func TestScopeThatIsNotProvedAllowsNothing(t *testing.T) {
 	t.Parallel()
 	for _, g := range []principal.Grade{principal.Unavailable, principal.Claimed, principal.Observed} {
@@ -211,7 +211,7 @@ func TestScopeThatIsNotProvedAllowsNothing(t *testing.T) {
 	ask(t, house(), []question{{claimed, ActionAdmin, "", "", false, "token.scope"}, {claimed, "tools/call", "notes", "x", true, "token.scope"}})
 }
 
-// A claim of a caller about Itself changes no decision.
+// A claim of a caller about itself changes no decision.
 func TestClaimsDecideNothing(t *testing.T) {
 	t.Parallel()
 	plain := principal.New("loopback:unknown")

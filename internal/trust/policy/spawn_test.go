@@ -11,15 +11,15 @@ func started(parent *principal.Principal, rights string) *principal.Principal {
 	return principal.New("spawn:01A", principal.Fact{Name: "scope", Value: rights, Grade: principal.Verified}).WithLocal().WithParent(parent)
 }
 
-// spawnPolicy gives more to agents than their rights say, and takes something
-// from their parents.
+// spawnPolicy permits agents more than their rights, and forbids their parents
+// something.
 const spawnPolicy = `
 @id("generous") permit (principal in Kind::"spawn", action, resource);
 @id("no-ci") forbid (principal == Principal::"token:ci", action == Action::"tools/call", resource == Tool::"notes/delete");
 @id("trusted-program") forbid (principal in Kind::"uid", action == Action::"tools/call", resource == Tool::"notes/confirmed")
 unless { context.observed has exe && context.observed.exe == "/usr/bin/agent" };`
 
-func TestAnAgentMayWhatItsRightsAndItsParentAllow(t *testing.T) {
+func TestAnAgentMayDoWhatItsRightsAndItsParentAllow(t *testing.T) {
 	t.Parallel()
 	s := with(t, spawnPolicy)
 	owner := principal.New("uid:1000", principal.Fact{Name: "exe", Value: "/usr/bin/agent", Grade: principal.Observed}).WithLocal()
@@ -59,7 +59,8 @@ func TestAnAgentMayWhatItsRightsAndItsParentAllow(t *testing.T) {
 	}
 }
 
-// Without a permit of one's own the default rule names Itself.
+// Without a policy file an agent is decided by the default rules, within its verified
+// rights and on this host.
 func TestTheDefaultPolicyOfStartedAgents(t *testing.T) {
 	t.Parallel()
 	s := with(t, "")
@@ -80,7 +81,7 @@ func TestTheDefaultPolicyOfStartedAgents(t *testing.T) {
 	}
 }
 
-// Two agents that differ in their parent alone never share an answer.
+// Two agents that differ in their parent alone do not share a decision.
 func TestTheCacheTellsParentsApart(t *testing.T) {
 	t.Parallel()
 	s := with(t, spawnPolicy)

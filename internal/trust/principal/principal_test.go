@@ -11,7 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-func TestNobodyHasNoNameAndNoRights(t *testing.T) {
+func TestAnInvalidPrincipalHasNoNameAndNoFacts(t *testing.T) {
 	t.Parallel()
 	zero := principal.Principal{}
 	for name, p := range map[string]*principal.Principal{
@@ -20,7 +20,7 @@ func TestNobodyHasNoNameAndNoRights(t *testing.T) {
 		"padded": principal.New(" uid:0"), "no user": principal.New(principal.UID(math.MaxUint32)),
 	} {
 		if p.Valid() || p.Name() != "" || p.Key() != "" || p.Local() {
-			t.Errorf("%s: valid=%v name=%q key=%q local=%v, want nobody", name, p.Valid(), p.Name(), p.Key(), p.Local())
+			t.Errorf("%s: valid=%v name=%q key=%q local=%v, want an invalid principal", name, p.Valid(), p.Name(), p.Key(), p.Local())
 		}
 		if got := string(p.FactsJSON()); got != "[]" {
 			t.Errorf("%s: facts %s, want []", name, got)
@@ -30,7 +30,7 @@ func TestNobodyHasNoNameAndNoRights(t *testing.T) {
 		}
 	}
 	if (*principal.Principal)(nil).WithLocal().Valid() {
-		t.Error("WithLocal made somebody of nobody")
+		t.Error("WithLocal of nil is a valid principal")
 	}
 }
 
@@ -165,8 +165,8 @@ func TestSharedBetweenGoroutines(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTheLongestNamesAreTaken pins the bounds from inside: a name of exactly the
-// greatest length is valid, and so is each end of the alphabets.
+// TestTheLongestNamesAreTaken: a name of exactly the greatest length is valid, and so is
+// each end of the alphabets. Names just outside are not.
 func TestTheLongestNamesAreTaken(t *testing.T) {
 	t.Parallel()
 	oauth := "oauth:https://" + strings.Repeat("a", principal.MaxName-len("oauth:https://#s")) + "#s"
@@ -186,8 +186,8 @@ func TestTheLongestNamesAreTaken(t *testing.T) {
 	}
 }
 
-// TestTheKeyHoldsTheInstance: what a session is bound to differs between two
-// processes of one user as soon as the instance was at least observed.
+// TestTheKeyHoldsTheInstance: the key, to which a session is bound, differs between two
+// processes of one user if the instance was at least observed.
 func TestTheKeyHoldsTheInstance(t *testing.T) {
 	t.Parallel()
 	key := func(name, value string, g principal.Grade) string {

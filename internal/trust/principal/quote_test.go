@@ -50,7 +50,7 @@ func TestQuotedIsCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-// No character that cannot be seen stands in a record, nor in the name of a
+// A hidden character is escaped in a quoted text and refused in the name of a
 // principal.
 func TestNothingHiddenIsQuotedAsItIs(t *testing.T) {
 	t.Parallel()
@@ -68,8 +68,8 @@ func TestNothingHiddenIsQuotedAsItIs(t *testing.T) {
 	}
 }
 
-// FuzzQuoted: any text gives one JSON string of printable characters that means
-// the same.
+// FuzzQuoted: any text gives one JSON string of printable characters with the same
+// value, and a text that is cut gives valid JSON.
 func FuzzQuoted(f *testing.F) {
 	for _, s := range []string{"", "a", "é\xff", "\u202e\U000e0041", "\x00\"\\", "日本"} {
 		f.Add(s, 4)
@@ -107,8 +107,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// FuzzParse: a name that is taken has one spelling, and building it again from
-// its parts gives the same name.
+// FuzzParse: the parts of a name that is accepted make the same name, and it has only
+// printable characters.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"uid:0", "token:a", "loopback:uid=1", "loopback:unknown", "oauth:https://i#s", "spawn:x", ":", "uid:01"} {
 		f.Add(s)
@@ -129,8 +129,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestOnlyWhatMustBeIsEscaped: an error rune that was written as such is kept,
-// one byte that is no UTF-8 is not, and a text of exactly max bytes is not cut.
+// TestOnlyWhatMustBeIsEscaped: a replacement character in the text is kept, a byte that
+// is not UTF-8 is escaped as one, and a text of exactly max bytes is not cut.
 func TestOnlyWhatMustBeIsEscaped(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// unseen are all code points that no text may hide in, by the definition of
+// unseen lists all hidden code points by the definition of
 // Default_Ignorable_Code_Point in DerivedCoreProperties.txt and the lists of
-// controls, and not by the code under test.
+// controls. It does not use the code under test.
 func unseen() []rune {
 	var all []rune
 	for r := rune(0); r <= unicode.MaxRune; r++ {
@@ -64,7 +64,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// An escape of any character is ASCII, and JSON reads the character back.
+// The escape of any character is ASCII, and JSON decodes it to the character.
 func TestEscapesMeanTheCharacter(t *testing.T) {
 	t.Parallel()
 	for r := rune(0); r <= unicode.MaxRune; r++ {

@@ -53,8 +53,8 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// BenchmarkJSONText is the strict reader that Parse would otherwise stand on,
-// for comparison: syntax, UTF-8 and duplicates, no envelope.
+// BenchmarkJSONText is jsontext, a strict reader, for comparison: it checks syntax,
+// UTF-8 and duplicates, and no envelope.
 func BenchmarkJSONText(b *testing.B) {
 	for name, text := range benchTexts() {
 		b.Run(name, func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// strict is the judgement of an independent strict reader: one JSON value,
+// strict is the error of an independent strict reader, jsontext: one JSON value,
 // valid UTF-8, no duplicate names, nothing behind it.
 func strict(b []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(b))
@@ -29,8 +29,8 @@ func strict(b []byte) error {
 // ours are the refusals with -32700 that go beyond strict.
 var ours = []string{reasonDepth, reasonMembers, reasonLongNumber}
 
-// folding is a message as a decoder reads it that matches keys by folding
-// case and lets the last one win, which is what encoding/json does.
+// folding is a message for encoding/json, which matches keys by folding case and
+// takes the last of them.
 type folding struct {
 	JSONRPC json.RawMessage
 	ID      json.RawMessage
@@ -83,7 +83,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// judge compares our judgement with that of the two other readers.
+// judge compares an error of this package with the errors of two other readers.
 func judge(t *testing.T, b []byte, err error) {
 	t.Helper()
 	theirs := strict(b)
@@ -105,7 +105,7 @@ func judge(t *testing.T, b []byte, err error) {
 	}
 }
 
-// sameReading holds what Parse read against a decoder that folds case.
+// sameReading compares what Parse read with a decoder that folds case.
 func sameReading(t *testing.T, b []byte, m Message) {
 	t.Helper()
 	var other folding
@@ -141,7 +141,7 @@ func sameReading(t *testing.T, b []byte, m Message) {
 	}
 }
 
-// sameAgain writes the message anew and reads that.
+// sameAgain checks that the message, written anew, is read as the same.
 func sameAgain(t *testing.T, m Message) {
 	t.Helper()
 	text := written(t, m)

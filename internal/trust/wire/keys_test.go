@@ -29,8 +29,8 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// Comparison in pairs and by hash table are the same rule: whatever the size
-// of the object and wherever the two keys stand, they are found.
+// Two equal or folding keys are found in objects of any size and at any places:
+// comparison in pairs and by hash table give the same result.
 func TestDuplicatesAtAnySize(t *testing.T) {
 	t.Parallel()
 	pairs := []struct{ name, a, b, below, at string }{ // refusal below the protocol levels, and at one
@@ -77,7 +77,7 @@ func TestDuplicatesAtAnySize(t *testing.T) {
 	}
 }
 
-// Folded keys get one hash exactly when strings.EqualFold takes them as equal.
+// Characters have one folded form exactly when strings.EqualFold takes them as equal.
 func TestFoldingIsEqualFold(t *testing.T) {
 	t.Parallel()
 	byFold := map[string]rune{}
@@ -118,7 +118,7 @@ func TestHasControl(t *testing.T) {
 	}
 }
 
-// Containers beside each other are not inside each other.
+// Containers beside each other do not add to the depth.
 func TestSiblingsDoNotNest(t *testing.T) {
 	t.Parallel()
 	for _, e := range []string{`[]`, `[ ]`, `[1]`, `{}`, `{ }`, `{"a":1}`, `[{}]`, `{"a":[]}`} {
@@ -129,7 +129,7 @@ func TestSiblingsDoNotNest(t *testing.T) {
 	}
 }
 
-// A scanner that one message has blown up is not kept; one that is kept is cleared.
+// A scanner whose buffers a message has grown is not kept; one that is kept is cleared.
 func TestScannersThatGrewAreNotKept(t *testing.T) {
 	const keep = 4096
 	for _, c := range []struct {
@@ -143,7 +143,7 @@ func TestScannersThatGrewAreNotKept(t *testing.T) {
 	}
 }
 
-// Memory of one message does not show in the next, whatever ended it.
+// A message is read the same after any other message, accepted or refused.
 func TestScannersForget(t *testing.T) {
 	t.Parallel()
 	texts := []string{call300, ping, `{"a":{"b":{"c`, withParams(`{"a":1,"a":2}`), withParams(`{"\u0061":{"\u0062":}`), `[[[[`, `{"jsonrpc":"2.0","error":1}`}
@@ -180,9 +180,9 @@ func TestMemberLimit(t *testing.T) {
 	}
 }
 
-// Hostile texts make a careless reader quadratic: then one text would cost
-// sixteen times what sixteen texts of a sixteenth cost. Both take about as
-// long, so that a busy machine disturbs them alike.
+// Hostile texts take linear time: a text may take at most eight times as long as
+// sixteen texts of a sixteenth of its size. In quadratic time it would be sixteen
+// times. Both measurements are about equally long, so that load affects them alike.
 func TestTimeIsLinear(t *testing.T) {
 	hostile := map[string]func(n int) string{
 		"many keys":            func(n int) string { return object(numbered("k%d", n)) },

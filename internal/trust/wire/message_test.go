@@ -189,7 +189,7 @@ var refusals = []struct {
 	{"result and tab", `{"jsonrpc":"2.0","id":1,"result":{"\t":1}}`, -32600, reasonKeyControl},
 	{"error and escape", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","\u001b":2}}`, -32600, reasonKeyControl},
 
-	// Broken JSON matters more than a broken message.
+	// Broken JSON is reported before a broken message.
 	{"variant, then garbage", `{"METHOD":1,}`, -32700, reasonKey},
 }
 
@@ -226,8 +226,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Every key that Doorward knows is known at its level alone, and each of its
-// variants is refused there.
+// Each variant of a known key in capitals or with folding characters is refused at
+// the level of the key.
 func TestParseRefusesEveryVariant(t *testing.T) {
 	t.Parallel()
 	around := map[level][2]string{
@@ -255,8 +255,8 @@ func TestParseRefusesEveryVariant(t *testing.T) {
 	}
 }
 
-// Six members lead to a level of their own. The objects in all others are the sender's,
-// and may have keys that differ in case alone.
+// Six members have a level of their own. Objects in all others may have keys that differ
+// in case alone.
 func TestLevelsBelowALevel(t *testing.T) {
 	t.Parallel()
 	below := map[level]map[string]level{
@@ -379,8 +379,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// A server that could not read the id answers without one, or with null
-// (JSON-RPC 2.0, section 5); a client never has a reason to.
+// An error without an id, or with null, is accepted from a server that could not read
+// the id (JSON-RPC 2.0, section 5), and refused from a client.
 func TestErrorWithoutID(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -443,8 +443,8 @@ func TestParseBatch(t *testing.T) {
 	}
 }
 
-// What a client wants an answer to has an id, and only a notification has none.
-// Servers may send what they like: their requests are judged by who is asked.
+// A message of a client without an id must be a notification, by its method. Messages
+// of servers are not restricted here.
 func TestRequestsOfClientsHaveAnID(t *testing.T) {
 	t.Parallel()
 	for method, ok := range map[string]bool{
@@ -486,8 +486,7 @@ func TestIDInt(t *testing.T) {
 	}
 }
 
-// An ordinary message costs no allocation: Parse stands on every call's way,
-// twice.
+// Parse allocates nothing for an ordinary message. Each call is parsed twice.
 func TestParseAllocatesNothing(t *testing.T) {
 	text := []byte(call300)
 	allocs := testing.AllocsPerRun(1000, func() {

@@ -9,7 +9,7 @@ import (
 
 // writer makes random messages that are nearly right: known and strange keys,
 // repeated, in other cases, escaped; all kinds of values; now and then a
-// wrong byte. Bytes drawn blindly would hardly ever get past the first brace.
+// wrong byte. Random bytes would hardly ever pass the first brace.
 type writer struct {
 	*rand.Rand
 	out []byte
@@ -137,8 +137,8 @@ func (w *writer) message() []byte {
 	return w.out
 }
 
-// Whatever is nearly a message is judged as by two independent readers, and
-// what is accepted reads the same for a decoder that folds case.
+// Parse refuses what two independent readers refuse, and a message that it accepts is
+// the same for a decoder that folds case.
 func TestParseAgreesWithOthers(t *testing.T) {
 	t.Parallel()
 	w := &writer{Rand: rand.New(rand.NewPCG(1, 2))}
@@ -155,7 +155,7 @@ func TestParseAgreesWithOthers(t *testing.T) {
 		sameReading(t, b, m)
 		sameAgain(t, m)
 	}
-	// The generator is worth something only while it reaches both sides.
+	// The test shows something only while the generator reaches both sides.
 	if accepted < 3000 || len(reasons) < 20 {
 		t.Errorf("%d accepted, refused for %v", accepted, reasons)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Both ways to notice a member that holds questions agree: while a message is
-// parsed, and in a part of one.
+// A member that holds questions is found by HoldsQuestions in a part of a message, and
+// by Parse, which does not call such a message plain.
 func TestHoldsQuestions(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]bool{
@@ -57,7 +57,7 @@ func TestResembles(t *testing.T) {
 	}
 }
 
-// Whatever Parse calls plain has no such member for the other way either.
+// Parse calls a message plain exactly when HoldsQuestions finds no such member.
 func TestPlainMessagesHoldNoQuestions(t *testing.T) {
 	t.Parallel()
 	w := &writer{Rand: rand.New(rand.NewPCG(3, 4))}

@@ -43,7 +43,7 @@ func TestGetAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A value cannot be made to run into what follows it.
+// An append to a value that Get returned does not overwrite the bytes after it.
 func TestGetKeepsCapacity(t *testing.T) {
 	t.Parallel()
 	obj := []byte(`{"a":1,"b":2}`)
@@ -106,7 +106,7 @@ func TestMembersAndElements(t *testing.T) {
 	}
 }
 
-// What was never validated must not bring the process down.
+// Reading bytes that were never validated does not panic.
 func TestRawSurvivesGarbage(t *testing.T) {
 	t.Parallel()
 	pieces := []string{"{", "}", "[", "]", ",", ":", `"`, `\`, `\u`, `\ud800`, "1", "t", " ", `"a"`, "\x00", "\xff", ""}

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Every first byte, with every class of bytes behind it, is judged as by
-// unicode/utf8.
+// ValidateValue accepts the sequences that unicode/utf8 does, for every first byte and
+// every class of following bytes.
 func TestUTF8(t *testing.T) {
 	t.Parallel()
 	classes := []byte{' ', 'a', 0x7E, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF}
@@ -33,8 +33,8 @@ func TestUTF8(t *testing.T) {
 	}
 }
 
-// The scan by eight bytes stops at every byte that matters, wherever that
-// lies, and at no other.
+// The scan by eight bytes stops at every control, quote, backslash and non-ASCII byte,
+// at any offset, and at no other.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for c := range 256 {
@@ -53,8 +53,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// Of all escapes of two surrogate halves, or one and something else, only
-// high and low in this order make a character.
+// Two escapes are accepted when both are characters, or a high and a low surrogate in
+// this order, which make one character.
 func TestSurrogates(t *testing.T) {
 	t.Parallel()
 	halves := []int{0xD7FF, 0xD800, 0xDBFF, 0xDC00, 0xDFFF, 0xE000, 'a'}
@@ -79,7 +79,7 @@ func TestSurrogates(t *testing.T) {
 }
 
 // TestNumbersEverywhere: a number is read alone, at the end of a text and inside one, and
-// its length is bounded whatever stands before it.
+// its length is bounded after any other text.
 func TestNumbersEverywhere(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("7", maxNumber)
@@ -113,7 +113,7 @@ func TestHexDigits(t *testing.T) {
 	}
 }
 
-// TestUTF8BehindWideText: what stands in front of a bad sequence does not make it good.
+// TestUTF8BehindWideText: a bad sequence is refused also behind wide characters.
 func TestUTF8BehindWideText(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{"é", "漢", "😀", "ꀀ", "\u07ff"} {

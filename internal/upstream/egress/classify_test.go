@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// One entry a row of the table, with its first and last address, and the neighbours that are not of it.
+// Each range of addresses has its class: its first and last address are of it, and their neighbours are
+// not.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	for class, addrs := range map[Class][]string{

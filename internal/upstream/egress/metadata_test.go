@@ -101,7 +101,7 @@ func TestMetadataAddressesAreRefusedInEveryEmbedding(t *testing.T) {
 	}
 }
 
-// An address that only looks near is what it was.
+// An address next to that of a metadata service keeps its own class.
 func TestNeighboursOfMetadataAddressesKeepTheirClass(t *testing.T) {
 	t.Parallel()
 	for a, want := range map[string]Class{

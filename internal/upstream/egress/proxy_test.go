@@ -50,8 +50,8 @@ func through(t *testing.T, o Options) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// A configured proxy, which may be at a private address, carries what is public: plain and secure. It is asked for names,
-// and nobody looks them up here.
+// A configured proxy carries requests to public servers over HTTP and HTTPS, and may have a private address. It gets
+// names, which are not looked up here.
 func TestConfiguredProxyCarriesWhatIsPublic(t *testing.T) {
 	t.Parallel()
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +69,7 @@ func TestConfiguredProxyCarriesWhatIsPublic(t *testing.T) {
 		t.Errorf("it was asked for %q", got)
 	}
 	if _, err := get(c, "https://mcp.example/x"); err == nil {
-		t.Error("nobody is behind it")
+		t.Error("a request succeeded through a proxy that cannot reach the server")
 	}
 	if got := <-p.asked; got != "CONNECT mcp.example:443 " {
 		t.Errorf("it was asked for %q", got)
@@ -79,7 +79,8 @@ func TestConfiguredProxyCarriesWhatIsPublic(t *testing.T) {
 	}
 }
 
-// What may not be dialled directly may not be asked of a proxy, as far as the address says what it is.
+// A proxy is not asked for an address or a name that may not be dialled directly. What a name resolves to at the proxy
+// is not known here.
 func TestProxyIsNotAskedForForbiddenAddresses(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, "")
@@ -97,7 +98,8 @@ func TestProxyIsNotAskedForForbiddenAddresses(t *testing.T) {
 	}
 }
 
-// A server that may be private is dialled directly, by the same rules as ever; and the proxy's own address is no way in.
+// A server with permission for private addresses is dialled directly. The proxy's own address cannot be used as a
+// server.
 func TestProxyIsNotForPrivateServers(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t, nil)
@@ -127,7 +129,7 @@ func TestProxyIsJudgedToo(t *testing.T) {
 			t.Errorf("%s is taken", raw)
 		}
 		if _, err := get(through(t, Options{Proxy: raw}), "http://mcp.example/"); err == nil {
-			t.Errorf("%s was used, or nothing was", raw)
+			t.Errorf("a request through the proxy %s succeeded", raw)
 		}
 	}
 	ns := newNameServer(t, netip.MustParseAddr("169.254.169.254"))

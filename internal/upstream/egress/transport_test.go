@@ -84,7 +84,8 @@ func TestPrivateAddressesNeedPermission(t *testing.T) {
 	}
 }
 
-// These reach a loopback listener when dialled, and permission for private addresses does not cover them.
+// Wildcard addresses and the like are refused even with permission for private addresses, because dialling them can
+// reach a loopback listener.
 func TestWildcardAddressesAreNeverDialled(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t, nil)
@@ -98,7 +99,7 @@ func TestWildcardAddressesAreNeverDialled(t *testing.T) {
 	}
 }
 
-// Forms that CheckURL refuses do no harm in a URL that has not been through it.
+// Numeric hosts, which CheckURL refuses, do not reach loopback in a URL that was not checked either.
 func TestNumericHostsDoNotReachLoopback(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t, nil)
@@ -113,7 +114,7 @@ func TestNumericHostsDoNotReachLoopback(t *testing.T) {
 	}
 }
 
-func TestMetadataNameIsNotEvenAskedFor(t *testing.T) {
+func TestMetadataNamesAreNotLookedUp(t *testing.T) {
 	t.Parallel()
 	ns := newNameServer(t, netip.MustParseAddr("127.0.0.1"))
 	c := client(t, Options{AllowPrivate: true, Resolver: ns.resolver()})
@@ -127,7 +128,8 @@ func TestMetadataNameIsNotEvenAskedFor(t *testing.T) {
 	}
 }
 
-// The classic: a public address while somebody checks, loopback when it is dialled.
+// A name that resolves to a public address when it is checked and to loopback when it is dialled (DNS rebinding) is
+// refused at the dial.
 func TestNameThatChangesItsAddressIsJudgedWhenDialled(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t, nil)
@@ -333,8 +335,8 @@ func TestControlRefusesWhatIsNotTCP(t *testing.T) {
 	}
 }
 
-// nameServer answers every question for an IPv4 address with the next of its answers, the last one for ever; without any,
-// with "no such name". IPv6 addresses it has none.
+// nameServer answers every question for an IPv4 address with the next of its answers, the last one for ever; without
+// any, with "no such name". It has no IPv6 addresses.
 type nameServer struct {
 	conn    net.PacketConn
 	answers []netip.Addr

@@ -27,8 +27,8 @@ import (
 
 const echoed = "5ecret-echo"
 
-// everything is an error's text in every form in which it may be shown, and
-// that of all errors inside which errors.As of a *url.Error would bring out.
+// everything returns the text of an error in every form in which it may be
+// shown, and the text of the error inside a *url.Error.
 func everything(err error) string {
 	text := fmt.Sprintf("%v|%s|%q|%+v", err, err, err, err)
 	if inner := errors.Unwrap(err); inner != nil && fmt.Sprintf("%T", err) == "*url.Error" {
@@ -37,7 +37,7 @@ func everything(err error) string {
 	return text
 }
 
-// clients are the ways in which upstreams are asked over plain HTTP.
+// clients returns the clients by which upstreams are asked over plain HTTP.
 func clients(t *testing.T, o Options) map[string]*http.Client {
 	t.Helper()
 	plain := NewRoundTripper(o)
@@ -99,7 +99,7 @@ func listening(t *testing.T) net.Listener {
 	return l
 }
 
-// A proxy's refusal of CONNECT is quoted by net/http.
+// Errors do not repeat a proxy's refusal of CONNECT, which net/http quotes.
 func TestErrorsOfProxiesRepeatNothing(t *testing.T) {
 	t.Parallel()
 	answers := doortest.Echoes(echoed)
@@ -175,7 +175,8 @@ func TestErrorsOfTLSRepeatNothing(t *testing.T) {
 	}
 }
 
-// An upstream without TLS, and one whose HTTP/2 says goodbye with the secret.
+// Errors repeat neither the bytes of an upstream without TLS nor the debug data
+// of a GOAWAY of HTTP/2.
 func TestErrorsBelowHTTPRepeatNothing(t *testing.T) {
 	t.Parallel()
 	l := listening(t)
@@ -245,7 +246,8 @@ func sayGoodbye(c net.Conn) {
 	}
 }
 
-// The name of an authorization server is the word of the server that names it.
+// Errors of look-ups do not repeat the name: that of an authorization server
+// comes from the server that names it.
 func TestErrorsOfLookUpsRepeatNothing(t *testing.T) {
 	t.Parallel()
 	for how, c := range clients(t, Options{Resolver: &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -259,7 +261,9 @@ func TestErrorsOfLookUpsRepeatNothing(t *testing.T) {
 	}
 }
 
-// What is ours is told: the operator has to know what to change.
+// Errors say what comes from this machine: the address that was dialled, a
+// refused connection, a forbidden class. The operator has to know what to
+// change.
 func TestErrorsOfExchangesSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	l := listening(t)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestAnEditOfTheArgumentsAloneIsFollowed: of everything that may change about a
-// command, in any combination, the arguments alone are followed, and only where the
-// configuration in force has them. What was not followed starts nothing.
+// TestAnEditOfTheArgumentsAloneIsFollowed: a changed command is started only if
+// nothing but its arguments was changed, under automatic approval, and the
+// configuration in force has them. Any other combination of changes starts nothing.
 func TestAnEditOfTheArgumentsAloneIsFollowed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -61,8 +61,9 @@ func TestAnEditOfTheArgumentsAloneIsFollowed(t *testing.T) {
 	}
 }
 
-// TestTheArgumentsAreShown: of a command that is withheld the arguments of before and
-// of now are shown, over a restart, and a manifest of an older version learns how.
+// TestTheArgumentsAreShown: a command that is withheld is shown with the arguments of
+// before and of now, also after a restart. A manifest of an older version, which
+// lacks them, gets them at the next start.
 func TestTheArgumentsAreShown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -124,7 +124,8 @@ func TestWhatDiffersIsAChangeInEveryEra(t *testing.T) {
 	}
 }
 
-// TestTheSameOfferIsNoChangeInAnyEra: who changes the era alone asks nobody.
+// TestTheSameOfferIsNoChangeInAnyEra: a server that offers the same in another era
+// needs no approval.
 func TestTheSameOfferIsNoChangeInAnyEra(t *testing.T) {
 	t.Parallel()
 	for _, first := range eras {
@@ -137,8 +138,8 @@ func TestTheSameOfferIsNoChangeInAnyEra(t *testing.T) {
 	}
 }
 
-// TestAKindThatCameWithAnEraIsNew: what a server did not have when it was met, it
-// does not bring along unseen with the other era.
+// TestAKindThatCameWithAnEraIsNew: prompts, resources or instructions that a
+// server did not have at first are withheld when it has them in the other era.
 func TestAKindThatCameWithAnEraIsNew(t *testing.T) {
 	t.Parallel()
 	for _, first := range eras {

@@ -12,8 +12,8 @@ import (
 // lists are lists of one entry each.
 var lists = map[Kind][]byte{Tools: tools("x=1"), Prompts: []byte(`[{"name":"x"}]`)}
 
-// A first use that could not be written is tried again with the same list: the verdicts on it do not stay, on no
-// connection, once the directory can be written.
+// A first use that could not be written is tried again with the same list. Once the directory can be written,
+// the earlier verdicts on the list do not stay on any connection.
 func TestAFirstUseThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]func(t *testing.T, dir string) (mend func() error){

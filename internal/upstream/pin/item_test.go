@@ -36,7 +36,8 @@ func TestTheOrderOfKeysIsNoChangeAndAnythingElseIs(t *testing.T) {
 	}
 }
 
-// What a resource says of its present content is not pinned.
+// The size and lastModified of a resource are not pinned, because they describe
+// its present content.
 func TestTheContentOfAResourceMayChange(t *testing.T) {
 	t.Parallel()
 	of := func(raw string) digest { return look(Resources, []byte(raw)).digest }
@@ -82,8 +83,8 @@ func shuffled(dst, v []byte, random *rand.Rand) []byte {
 	return append(dst, v...)
 }
 
-// The digest is blind to the order of keys and to nothing else: changing any
-// one string, number or literal changes it.
+// The digest does not depend on the order of keys. A change of any one string
+// changes it.
 func FuzzDigest(f *testing.F) {
 	f.Add([]byte(`{"name":"a","inputSchema":{"b":[1,2,{"c":"d"}],"e":null},"x":1.50}`), int64(1))
 	f.Add([]byte(`[{"":""},{"a":[[]],"b":{}}]`), int64(2))
@@ -170,8 +171,8 @@ func TestWhatCannotBeOfferedAtAll(t *testing.T) {
 	}
 }
 
-// Names that look alike from the start: none of them is offered, since nobody
-// can tell which one is meant. One definition twice is one.
+// None of several names that look alike from the start is offered, since it is
+// not clear which one is meant. The same definition twice counts as one.
 func TestNamesThatCollideAtFirstUse(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

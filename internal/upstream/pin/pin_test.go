@@ -153,7 +153,7 @@ func TestApprovalsOutliveARestartAndAreOfWhatWasShown(t *testing.T) {
 	v := g.Judge(Asker{Era: "legacy"}, Tools, tools("add=2"))
 	want(t, "after a restart", s.held("notes"), "tool:add=changed")
 	shown := s.Withheld("notes")[0].Digest
-	g.Judge(Asker{Era: "legacy"}, Tools, tools("add=3")) // while somebody reads
+	g.Judge(Asker{Era: "legacy"}, Tools, tools("add=3")) // while the operator reads
 	if err := s.Approve("notes", []Approval{{"tool:add", shown}}); !errors.Is(err, ErrStale) {
 		t.Errorf("what was not shown was approved: %v", err)
 	}
@@ -204,7 +204,7 @@ func TestByHandNothingIsOfferedBeforeItIsApproved(t *testing.T) {
 }
 
 // A manifest that is cut, altered, another server's or of another format
-// approves nothing, and says so; only approving it anew helps.
+// approves nothing, and is not overwritten. Only a new approval helps.
 func TestADamagedManifestWithholdsEverything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -251,7 +251,7 @@ func TestADamagedManifestWithholdsEverything(t *testing.T) {
 	want(t, "nothing else had its first use", s.held("a"), "prompt:p=new")
 }
 
-// What cannot be written down is not approved.
+// A first use that cannot be written to disk approves nothing.
 func TestAFirstUseThatCannotBeWrittenIsWithheld(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
@@ -300,8 +300,9 @@ func TestAnEmptyListIsNoUseYet(t *testing.T) {
 	want(t, "a list that fails: what was approved stands", judged(g.NoList(Tools)), "a")
 }
 
-// What a server does not list is its own business under auto, and nobody's by
-// hand; what is withheld from one is withheld from all.
+// A name that the server does not list may be used with automatic approval, and
+// not with manual approval. A withheld name and one with hidden characters may
+// not be used at all.
 func TestNamesThatAreNotListed(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
@@ -325,7 +326,7 @@ func TestNamesThatAreNotListed(t *testing.T) {
 }
 
 // A server that offers more to clients that declare more has a first use for
-// each sort of client; an update is none.
+// each sort of client. An update of what it offered before is not a first use.
 func TestFirstUseIsForClientsThatDeclareTheSame(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
@@ -389,8 +390,9 @@ func TestInstructionsArePinned(t *testing.T) {
 	}
 }
 
-// Several sessions judge at once while somebody approves.
-func TestManyAtOnce(t *testing.T) {
+// Several sessions judge lists and look at once, while the list of servers
+// changes. The manifest can be read afterwards.
+func TestConcurrentJudgingLeavesAValidManifest(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	g := s.auto("a")
@@ -426,8 +428,8 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// What was approved in a directory that took the place of ours was not
-// approved here.
+// A book neither reads nor writes manifests in a directory that took the place
+// of its own.
 func TestApprovalsOfAnotherDirectoryDoNotCount(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "pins")

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// program makes an executable file whose times are old enough to be trusted.
+// program writes an executable file and puts it in the place of the one at
+// path.
 func program(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(text), 0o755); err != nil {
@@ -101,7 +102,7 @@ func TestByHandNothingIsStartedBeforeItIsApproved(t *testing.T) {
 	program(t, path, "one")
 	s := open(t, filepath.Join(dir, "pins"))
 	g := s.Guard("a", true, &Process{Path: path})
-	want(t, "before anybody asked", strings.Join(s.Items("a"), " "), "command")
+	want(t, "before a start was tried", strings.Join(s.Items("a"), " "), "command")
 	if err := g.Start(); !errors.Is(err, ErrWithheld) {
 		t.Fatalf("%v", err)
 	}
@@ -116,9 +117,9 @@ func TestByHandNothingIsStartedBeforeItIsApproved(t *testing.T) {
 	}
 }
 
-// The digest of a program that has not changed is not computed again, and a
-// guard stays the same over a reload.
-func TestAStartCostsALookAndNotAReading(t *testing.T) {
+// The digest of a program that has not changed is not computed again. A guard
+// stays the same over a reload.
+func TestAnUnchangedProgramIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "server")

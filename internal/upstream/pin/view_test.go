@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestWhatAnyConnectionWithholdsIsShown: connections come, are offered this or
-// that, and go. Whatever one of them cannot use is on the operator's list, with a
-// definition that some connection has; and once all is approved that is shown, what
-// is left is what differs between connections.
+// TestWhatAnyConnectionWithholdsIsShown: connections open, get one offer or
+// another, and close, at random. Each item that one of them cannot use is on the
+// operator's list. When all are closed and one is left that offers what is
+// approved, the list is empty.
 func TestWhatAnyConnectionWithholdsIsShown(t *testing.T) {
 	t.Parallel()
 	lists := []string{tool("a=1", "b=1"), tool("a=2", "b=1"), tool("a=3", "b=1"), tool("a=1", "b=1", "c=1"), tool("a=1", "b=2", "c=2"), tool("a=1")}

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkStart is from the start of /bin/cat under its supervisor to the first byte that it returns, by how far it is shut
-// in; BenchmarkBareStart is the same without a supervisor. The differences are what supervisor and sandbox cost in time.
+// BenchmarkStart is from the start of /bin/cat under its supervisor to the first byte that it returns, by the mode of
+// its sandbox; BenchmarkBareStart is the same without a supervisor. The differences are what supervisor and sandbox
+// cost in time.
 func BenchmarkStart(b *testing.B) {
 	for _, mode := range []string{Off, Contain, Strict} {
 		b.Run(mode, func(b *testing.B) {
@@ -32,7 +33,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// childrenCPU is what everything that was started and has ended has cost the processors.
+// childrenCPU is the processor time of all children that have ended.
 func childrenCPU() int64 {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &u)
@@ -76,7 +77,7 @@ func BenchmarkBareStart(b *testing.B) {
 	}
 }
 
-// BenchmarkStderr is the cost of drowning out a server that floods its standard error.
+// BenchmarkStderr is the cost of the standard error of a server that floods it, most of which is withheld.
 func BenchmarkStderr(b *testing.B) {
 	r := newStderrReader(-1, func(string) {})
 	block := bytes.Repeat([]byte("a line of no particular interest to anybody who reads it\n"), 64)

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Each server gets a cgroup with its limits, and it is gone with the server. What an earlier daemon left is ended first.
+// The cgroup of a server has the server's limits and tells when the memory limit was exceeded. What an earlier daemon
+// left is ended first.
 //
 // The controllers are files in a directory here: few machines hand them to a test.
 func TestCgroupOfAServer(t *testing.T) {
@@ -50,11 +51,12 @@ func TestCgroupOfAServer(t *testing.T) {
 		t.Errorf("exceeded: %q", got)
 	}
 	if c.make(Limits{Files: 10}) != nil {
-		t.Error("a cgroup for limits that are none of its business")
+		t.Error("a cgroup was made for a limit that cgroups do not have")
 	}
 }
 
-// A process is started in its cgroup, which is removed after it. This takes a real one, with or without controllers.
+// A process is started in its cgroup, which is removed after it. The test needs a real cgroup, with or without
+// controllers.
 func TestProcessIsStartedInItsCgroup(t *testing.T) {
 	t.Parallel()
 	mount, own := findCgroup()
@@ -77,7 +79,7 @@ func TestProcessIsStartedInItsCgroup(t *testing.T) {
 	}
 }
 
-// Where nothing was delegated, nothing is divided.
+// A cgroup that was not delegated, or in which others run, is not divided.
 func TestForeignCgroupsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,19 +87,19 @@ func TestForeignCgroupsAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if settle(dir) != nil {
-		t.Error("others live there")
+		t.Error("a cgroup with other processes was taken")
 	}
 	if delegated(dir) {
-		t.Error("nobody has said so")
+		t.Error("a directory without a mark counts as delegated")
 	}
 	if !alone(filepath.Dir(dir), filepath.Base(dir)) {
-		t.Error("there is nobody else")
+		t.Error("a cgroup without a sibling does not count as alone")
 	}
 	if err := os.Mkdir(filepath.Join(filepath.Dir(dir), "app.slice"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if alone(filepath.Dir(dir), filepath.Base(dir)) {
-		t.Error("there is somebody else")
+		t.Error("a cgroup with a sibling counts as alone")
 	}
 	if entries := must(os.ReadDir(dir)); len(entries) != 1 {
 		t.Errorf("something was made: %v", entries)

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// A contained server has a home of its own, which lasts from one start to the next. Of the user's home it sees programs, the
-// settings of npm without what signs in, and what is granted.
+// A contained server has a home of its own, which lasts from one start to the next. Of the user's home it sees
+// programs, the settings of npm without credentials, and what is granted.
 func TestHomeIsItsOwn(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home, private := s.place(who), s.place(who)
 		for _, name := range []string{".ssh/id", ".netrc", ".bashrc", "Documents/letter", ".npm/_npx/x/package.json", ".cache/uv/x", "project/file", "other/file"} {
 			who.file(filepath.Join(home, name), "secret")
@@ -40,9 +40,9 @@ func TestHomeIsItsOwn(t *testing.T) {
 	})
 }
 
-// A link that a server leaves in its home leads no later mount elsewhere.
+// A link that a server leaves in its home does not lead a later mount elsewhere.
 func TestLinksInAHomeLeadNowhere(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home, private, victim := s.place(who), s.place(who), s.place(who)
 		who.file(home+"/a/project/file", "granted")
 		who.own(victim)
@@ -58,10 +58,10 @@ func TestLinksInAHomeLeadNowhere(t *testing.T) {
 	})
 }
 
-// Who grants a whole home grants no keys with it, and nothing of Doorward's own: what is hidden there stays where it is, and
-// so do the directories above it. A secret that is named itself is seen.
+// A grant of a whole home includes neither keys nor Doorward's own files. These and the directories above them cannot
+// be renamed. A secret that a grant names itself is seen.
 func TestSecretsStayHiddenInGrants(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home := s.place(who)
 		for _, name := range []string{".ssh/id", ".aws/credentials", ".netrc", ".kube/config", ".docker/config.json", ".gnupg/a/b",
 			".config/gcloud/key", "project/file", "elsewhere/keys/x", "state/seal.key", "state/named/x", "etc/doorward.yaml"} {
@@ -98,9 +98,9 @@ func TestSecretsStayHiddenInGrants(t *testing.T) {
 	})
 }
 
-// It has its own /tmp and /dev/shm; what the configuration names there is seen through.
+// A contained server has its own /tmp and /dev/shm. What the configuration names there is visible.
 func TestTemporaryFilesAreItsOwn(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		dir := must(os.MkdirTemp("/tmp", "doorward"))
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		who.own(dir)
@@ -131,9 +131,9 @@ func TestTemporaryFilesAreItsOwn(t *testing.T) {
 	})
 }
 
-// A script below /tmp has its package with it, and nothing else of /tmp.
+// A script below /tmp sees its package, and nothing else of /tmp.
 func TestAScriptInTmpHasItsPackage(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		dir := must(os.MkdirTemp("/tmp", "doorward"))
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		who.own(dir)
@@ -150,9 +150,9 @@ func TestAScriptInTmpHasItsPackage(t *testing.T) {
 	})
 }
 
-// Whoever names all of /tmp gets it.
+// A server for which all of /tmp is named sees that of the host.
 func TestTmpThatIsNamedIsTheHosts(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		dir := must(os.MkdirTemp("/tmp", "doorward"))
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		who.own(dir)
@@ -162,9 +162,9 @@ func TestTmpThatIsNamedIsTheHosts(t *testing.T) {
 	})
 }
 
-// It sees no process of the host, and cannot touch the one that it stands under.
+// A contained server sees no process of the host. It cannot read, trace or end the process that it runs under.
 func TestProcessesAreItsOwn(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		host := fmt.Sprint(os.Getpid())
 		got := s.attempts(who, order{Sandbox: Sandbox{Mode: Contain}},
 			"processes", "signals 1", "signal 1 9", "read /proc/1/environ", "stat /proc/1/fd/4", "stat /proc/1/root/etc", "overwrite /proc/1/mem",
@@ -185,10 +185,10 @@ func TestProcessesAreItsOwn(t *testing.T) {
 	})
 }
 
-// There is nothing to mount, and no namespace to do it in, unless the configuration allows nested ones. Those find a root
-// without what is not granted, and cannot be had together with grants that hide something.
+// A contained server can neither mount nor make namespaces, unless the configuration allows nested ones. Those have a
+// root without what is not granted, and cannot be combined with grants that hide something.
 func TestNestedNamespaces(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home := s.place(who)
 		who.file(home+"/.ssh/id", "secret")
 		ssh := home + "/.ssh"
@@ -198,7 +198,7 @@ func TestNestedNamespaces(t *testing.T) {
 		s.refused(got, "ENOSYS", "clone3")
 
 		o.Sandbox.Nested = true
-		if who.root() { // from whom parts of /etc are hidden
+		if who.root() { // parts of /etc are hidden from root
 			if said := s.prison(who, o); !strings.Contains(said["not started"], "nested_sandbox cannot be combined with a grant") {
 				t.Errorf("%v", said)
 			}
@@ -217,10 +217,10 @@ func TestNestedNamespaces(t *testing.T) {
 	})
 }
 
-// Sockets of the daemon and of others are out of reach: by their paths, since the directories are covered, and by abstract
-// names, which Landlock keeps apart.
+// A contained server does not reach sockets of the daemon and of others: not by their paths, since the directories are
+// covered, and not by abstract names, which Landlock keeps apart.
 func TestSocketsOfOthersAreOutOfReach(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		run := s.place(who)
 		abstract := fmt.Sprintf("doorward-%d-%s", os.Getpid(), who.name)
 		tmp := must(os.MkdirTemp("/tmp", "doorward"))
@@ -246,7 +246,7 @@ func TestSocketsOfOthersAreOutOfReach(t *testing.T) {
 }
 
 func TestNoNetworkIsNone(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		tcp := must(net.Listen("tcp", "127.0.0.1:0"))
 		defer tcp.Close()
 		abstract := fmt.Sprintf("doorward-none-%d-%s", os.Getpid(), who.name)
@@ -264,16 +264,16 @@ func TestNoNetworkIsNone(t *testing.T) {
 	})
 }
 
-// Keys of the daemon's session keyring are not the server's.
+// A contained server does not find the keys of the daemon's session keyring.
 func TestKeysStayBehind(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		for mode, want := range map[string]string{Off: "found", Contain: "EPERM"} {
 			s.refused(s.attempts(who, order{Key: true, Sandbox: Sandbox{Mode: mode}}, "key "+wardensKey), want, "key "+wardensKey)
 		}
 	})
 }
 
-// For root the kernel asks of many files no more than who he is; these are out of his reach in there.
+// A contained server of root cannot write files for which the kernel checks the user alone.
 func TestRootIsContainedToo(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -295,9 +295,9 @@ func TestRootIsContainedToo(t *testing.T) {
 	}
 }
 
-// What a contained server starts with, apart from what is taken from it.
+// A contained server starts with no core files, its limit of descriptors and a temporary directory.
 func TestLimitsOfEachProcess(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		got := s.attempts(who, order{Sandbox: Sandbox{Mode: Contain, Limits: Limits{Files: 100}}}, "rlimit core", "rlimit files", "tmpdir", "user")
 		s.refused(got, "0/0", "rlimit core")
 		s.refused(got, "100/100", "rlimit files")
@@ -305,9 +305,10 @@ func TestLimitsOfEachProcess(t *testing.T) {
 	})
 }
 
-// The whole of it holds where the tests run; a machine where it does not is no place for them.
+// Every measure of contain is enforced and reported where the tests run. The memory limit, and for root that of
+// processes, are partial there.
 func TestEveryMeasureIsNamed(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		said := s.prison(who, order{Sandbox: Sandbox{Mode: Contain, Limits: Limits{Memory: 1 << 30, Processes: 100, Files: 100}}})
 		for _, name := range []string{"user namespace", "pid namespace", "mount namespace", "ipc and uts namespaces", "root by allow-list", "own /proc", "no nested namespaces", "system calls by deny-list",
 			"read-only /sys", "no core files", "descriptor limit", "own keyring", "no abstract sockets of others", "no new privileges", "no capabilities"} {

@@ -27,7 +27,8 @@ func TestOffspringEndsWithTheServer(t *testing.T) {
 	})
 }
 
-// A chain of processes, each the parent of the next, each in a session of its own.
+// A chain of processes, each the parent of the next and each in a session of its own, ends
+// with the server.
 func TestDeepTreeEndsWithTheServer(t *testing.T) {
 	eachMode(t, Options{}, func(t *testing.T, s *stage) {
 		script := `n=$1; trap "" TERM HUP INT; if [ $n -gt 0 ]; then setsid sh -c "$0" "$0" $((n-1)) & wait; else echo ready; sleep 1000; fi`
@@ -103,10 +104,11 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	})
 }
 
-// The daemon makes itself undumpable, and usually is not root: both take rights at /proc away.
+// A killed daemon that is undumpable and not root leaves nothing, although both take rights at
+// /proc away.
 func TestKilledUndumpableDaemonLeavesNothing(t *testing.T) {
 	eachMode(t, Options{}, func(t *testing.T, s *stage) {
-		daemon, _, _ := s.daemon(s.asNobody, "as-daemon", "hidden")
+		daemon, _, _ := s.daemon(s.asOtherUser, "as-daemon", "hidden")
 		if n := len(s.alive()); n < 4*(1+1+3) {
 			t.Fatalf("%d processes before", n)
 		}
@@ -115,7 +117,8 @@ func TestKilledUndumpableDaemonLeavesNothing(t *testing.T) {
 	})
 }
 
-// Whatever the moment is in which the daemon dies, between fork and exec for instance.
+// A daemon that is killed at a random moment while it starts children, for instance between
+// fork and exec, leaves nothing.
 func TestDaemonKilledWhileItStartsChildrenLeavesNothing(t *testing.T) {
 	eachMode(t, Options{}, func(t *testing.T, s *stage) {
 		for range 15 {
@@ -149,7 +152,7 @@ func TestStopOfAWillingServer(t *testing.T) {
 
 func TestStopSendsTermToTheProcessGroup(t *testing.T) {
 	eachMode(t, Options{Stdin: 50 * time.Millisecond, Term: time.Minute}, func(t *testing.T, s *stage) {
-		// Both the shell and what it waits for must hear it: a signal to the shell alone would not end cat of a FIFO.
+		// The shell says that the signal has come, and ends the wait for its child.
 		p := s.shell(`trap "echo term; exit 4" TERM; echo ready; sleep 1000 & wait`)
 		s.expect(p, "ready")
 		p.Stop()
@@ -257,7 +260,7 @@ func TestIdleChildrenCostLittle(t *testing.T) {
 	eachMode(t, Options{}, func(t *testing.T, s *stage) { s.census("as-crowd", "100") })
 }
 
-// census runs a stand-in for the daemon that counts for itself.
+// census runs a stand-in for the daemon that counts what its children leave or cost.
 func (s *stage) census(args ...string) {
 	s.t.Helper()
 	c := exec.CommandContext(s.t.Context(), self(), args...)

@@ -30,7 +30,7 @@ func TestServerSeesItsEnvironmentAndNothingMore(t *testing.T) {
 	}
 }
 
-func TestNoEnvironmentIsNoEnvironment(t *testing.T) {
+func TestAServerWithoutEnvGetsAnEmptyEnvironment(t *testing.T) {
 	t.Setenv("DATABASE_URL", "canary")
 	s := newStage(t, Options{})
 	p, err := s.Start(Spec{Server: "env", Path: must(Resolve("env", os.Getenv("PATH")))})

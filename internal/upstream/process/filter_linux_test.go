@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter is asked by the kernel about every system call, family, type and protocol there is, and not one of the calls is
-// made: an older filter refuses those that carry a mark, in words of its own, and of two refusals the newer filter's counts.
+// The filter of strict decides every system call, family, type and protocol as it should. The kernel is asked, and no
+// call is made: an older filter refuses calls that carry a mark, with an error of its own, and of two refusals the
+// newer filter's counts.
 func TestFilterDecidesEveryCall(t *testing.T) {
 	t.Parallel()
 	if auditArch == 0 {
@@ -267,7 +268,7 @@ func (c *comparison) limits(deny unix.Errno) {
 	}
 }
 
-// A program of another architecture has other numbers, and is killed at its first call.
+// A program of another architecture, which has other numbers of calls, is killed at its first call.
 func TestFilterKnowsItsArchitecture(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {

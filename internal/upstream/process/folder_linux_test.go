@@ -54,7 +54,8 @@ func TestOnlyWhatLiesInARootIsOpened(t *testing.T) {
 	}
 }
 
-// Between the look and the start the path is made to lead elsewhere: the server runs where was looked, or not at all.
+// A path that leads elsewhere at the start than when it was checked gains nothing: the server runs in the checked
+// directory, or not at all.
 func TestASwappedDirectoryGainsNothing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{Off, Contain, Strict} {
@@ -107,9 +108,10 @@ func TestASwappedDirectoryGainsNothing(t *testing.T) {
 	}
 }
 
-// A daemon that has made itself untraceable, and is not root, can hold a directory too; also below /tmp, which is covered.
+// A server starts in the directory that its daemon holds, also if the daemon is undumpable and not root, and below
+// /tmp, which is covered.
 func TestAHeldDirectoryIsWhereTheServerStarts(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		for _, base := range []string{"/var/tmp", "/tmp"} {
 			dir := must(os.MkdirTemp(base, "doorward"))
 			t.Cleanup(func() { os.RemoveAll(dir) })
@@ -128,9 +130,9 @@ func TestAHeldDirectoryIsWhereTheServerStarts(t *testing.T) {
 	})
 }
 
-// What is Doorward's own is hidden but for what one server is to have.
+// Doorward's own files are hidden from a server, except those that this server is to have.
 func TestOneServerSeesItsOwnOfWhatIsHidden(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		s.place(who)
 		dir := must(os.MkdirTemp("/var/tmp", "doorward"))
 		t.Cleanup(func() { os.RemoveAll(dir) })
@@ -152,7 +154,7 @@ func TestOneServerSeesItsOwnOfWhatIsHidden(t *testing.T) {
 	})
 }
 
-// Contains knows the server's processes, however deep and however orphaned, and nobody else's.
+// Contains is true for the server's processes, however deep and however orphaned, and for no others.
 func TestATreeContainsItsProcessesAlone(t *testing.T) {
 	eachMode(t, Options{}, func(t *testing.T, s *stage) {
 		p := s.role("as-parent", "2", "stay")

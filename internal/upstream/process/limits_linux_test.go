@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server that takes more memory than it may is ended, with everything it started, and the reason is known: on its own heap,
-// shared with others, through many small processes, or in files and segments that no process maps. Each first tries to take
-// from the processes outside itself what they need to look.
+// A server that takes more memory than it may is ended with everything that it started, and the reason is known: on its
+// own heap, shared with others, through many small processes, or in files and segments that no process maps. Each
+// variant first tries to starve the processes that watch it.
 func TestAllocatorIsEnded(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		for _, kind := range []string{"heap", "shared", "children", "memfd", "segments"} {
 			began := time.Now()
 			said := s.glutton(who, Sandbox{Mode: Contain, Limits: Limits{Memory: 96 << 20}}, kind, "800")
@@ -30,9 +30,9 @@ func TestAllocatorIsEnded(t *testing.T) {
 	})
 }
 
-// Files in its own /tmp are memory as well, and are not more than it may have.
+// Files in a server's own /tmp count towards its memory limit: writing fails, or the server is ended.
 func TestFilesInMemoryAreMemory(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		said := s.glutton(who, Sandbox{Mode: Contain, Limits: Limits{Memory: 96 << 20}}, "files", "800")
 		if said["files"] != "ENOSPC" && !strings.HasPrefix(said["ended"], "ended for exceeding its memory limit: ") {
 			t.Errorf("%v", said)
@@ -40,9 +40,9 @@ func TestFilesInMemoryAreMemory(t *testing.T) {
 	})
 }
 
-// Within its limits nobody is ended.
+// A server within its limits is not ended.
 func TestModestServersLive(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		said := s.glutton(who, Sandbox{Mode: Contain, Limits: Limits{Memory: 1 << 30, Processes: 200}}, "heap", "150")
 		if said["heap"] != "done" || said["ended"] != "exit status 0" {
 			t.Errorf("%v", said)
@@ -50,9 +50,10 @@ func TestModestServersLive(t *testing.T) {
 	})
 }
 
-// A fork bomb meets the limit: the kernel's own where it counts this namespace alone, and otherwise it is ended.
+// A fork bomb is stopped by its limit: by the kernel where that counts this namespace alone, and otherwise the server
+// is ended.
 func TestForkBombMeetsItsLimit(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		said := s.glutton(who, Sandbox{Mode: Contain, Limits: Limits{Processes: 60}}, "bomb", "2000")
 		if who.root() {
 			if !strings.HasPrefix(said["ended"], "ended for exceeding its process limit: ") || !strings.HasSuffix(said["ended"], " of 60") {
@@ -65,7 +66,7 @@ func TestForkBombMeetsItsLimit(t *testing.T) {
 	})
 }
 
-// A limit counts one server, not all of a user's: two can have as much each.
+// A limit of processes counts one server, not all servers of a user: two can have as many each.
 func TestLimitsAreEachServersOwn(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
@@ -133,7 +134,7 @@ func blindOthers() {
 	}
 }
 
-// takePrivate takes a chunk at a time, slowly enough for a test to be about the limit and not about the speed of it.
+// takePrivate takes a chunk at a time, so slowly that the test depends on the limit and not on how fast it is noticed.
 func takePrivate(most int) string {
 	for range most / 4 {
 		b, err := unix.Mmap(-1, 0, 4<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

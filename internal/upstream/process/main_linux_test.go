@@ -21,11 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary is its own cast: started with one of these words it is a supervisor, a server, a server's offspring or a
-// daemon. markVar marks every process of one test, however far it has run.
+// The test binary has many roles: started with one of these words it is a supervisor, a server, a server's offspring or a
+// daemon. markVar marks every process of one test, also those whose parents have ended.
 const markVar = "DOORWARD_TEST_MARK"
 
-// noNap: a binary built with -race sleeps for a second before it exits.
+// noNap keeps a binary built with -race from sleeping for a second before it exits.
 const noNap = "GORACE=atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
@@ -78,7 +78,7 @@ type stage struct {
 	form string // sealed: supervisors run from an image, also those of a stand-in for the daemon
 }
 
-// modeVar tells a stand-in for the daemon how to shut its servers in.
+// modeVar tells a stand-in for the daemon the mode of the sandbox of its servers.
 const modeVar = "DOORWARD_TEST_SANDBOX"
 
 func modeOfRole() Sandbox { return Sandbox{Mode: os.Getenv(modeVar)} }
@@ -99,8 +99,8 @@ func imageOf(form string) string {
 
 func optionsOfRole() Options { return Options{Image: imageOf(os.Getenv(formVar))} }
 
-// eachMode runs a test without a sandbox, and in one with supervisors of both kinds: what is promised of a server's end
-// holds for all.
+// eachMode runs a test without a sandbox, and in one with supervisors of both kinds, because the promises about a
+// server's end hold for all.
 func eachMode(t *testing.T, o Options, test func(t *testing.T, s *stage)) {
 	t.Parallel()
 	for _, mode := range []string{Off, Contain} {
@@ -190,9 +190,10 @@ func (s *stage) daemon(how func(c *exec.Cmd), args ...string) (c *exec.Cmd, in i
 	return c, in, out
 }
 
-// asNobody makes c another user's where that can be done. Each stage gets a uid of its own, so that nobody else's processes
-// count towards its limit, and its own copy of the binary, which go test keeps where only we can go.
-func (s *stage) asNobody(c *exec.Cmd) {
+// asOtherUser makes c a process of another user where that can be done. Each stage gets a uid of its own, so that no
+// other processes count towards its limit, and its own copy of the binary, which go test keeps where only its user can
+// go.
+func (s *stage) asOtherUser(c *exec.Cmd) {
 	s.t.Helper()
 	if os.Getuid() != 0 {
 		return
@@ -200,7 +201,7 @@ func (s *stage) asNobody(c *exec.Cmd) {
 	dir := must(os.MkdirTemp("", "doorward"))
 	s.t.Cleanup(func() { os.RemoveAll(dir) })
 	copied := filepath.Join(dir, "child.test")
-	// By cp, for a descriptor that is open for writing here might be inherited by somebody who is just being started.
+	// By cp, for a descriptor that is open for writing here might be inherited by a process that is just being started.
 	if err := errors.Join(os.Chmod(dir, 0o755), exec.Command("cp", self(), copied).Run()); err != nil {
 		s.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order is what a warden is told: how to contain which server.
+// order is what a warden is told: which server to start, and how to contain it.
 type order struct {
 	Hide, Homes []string
 	Shared      []string // what other servers write
@@ -29,8 +29,8 @@ type order struct {
 	Sandbox     Sandbox
 }
 
-// asWarden stands in for the daemon, undumpable as it is: it starts one contained server and passes on what that says. Then
-// it says how the server ended.
+// asWarden stands in for the daemon and is undumpable like it: it starts one contained server and passes on its output.
+// Then it says how the server ended.
 func asWarden(args []string) int {
 	var o order
 	if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
@@ -136,8 +136,8 @@ func (i *inmate) file(path, content string) string {
 	return path
 }
 
-// everybody runs a test as root, where we are, and as somebody who is not.
-func everybody(t *testing.T, test func(t *testing.T, s *stage, who *inmate)) {
+// eachUser runs a test as an ordinary user, and as root if the tests run as root.
+func eachUser(t *testing.T, test func(t *testing.T, s *stage, who *inmate)) {
 	t.Parallel()
 	if os.Getuid() == 0 {
 		t.Run("root", func(t *testing.T) {
@@ -152,13 +152,13 @@ func everybody(t *testing.T, test func(t *testing.T, s *stage, who *inmate)) {
 	})
 }
 
-// user is who we are, unless that is root: then somebody else.
+// user is the user of the tests, or an ordinary one if that is root.
 func (s *stage) user() *inmate {
 	s.t.Helper()
 	who := &inmate{name: "user", t: s.t, uid: os.Getuid()}
 	if who.uid == 0 {
 		c := &exec.Cmd{}
-		s.asNobody(c)
+		s.asOtherUser(c)
 		who.uid = int(c.SysProcAttr.Credential.Uid)
 		who.how = func(n *exec.Cmd) { n.Path, n.Dir, n.SysProcAttr = c.Path, c.Dir, c.SysProcAttr }
 	}
@@ -175,13 +175,13 @@ func (i *inmate) self() string {
 	return c.Path
 }
 
-// warden starts one, with a server.
+// warden starts a warden with a server.
 func (s *stage) warden(who *inmate, o order) (*exec.Cmd, io.WriteCloser, *bufio.Reader) {
 	s.t.Helper()
 	return s.daemon(who.how, "as-warden", string(must(json.Marshal(o))))
 }
 
-// prison runs a server under a warden to its end and returns all that was said.
+// prison runs a server under a warden to its end and returns everything that was said.
 func (s *stage) prison(who *inmate, o order) map[string]string {
 	s.t.Helper()
 	if o.Path == "" {
@@ -196,7 +196,7 @@ func (s *stage) prison(who *inmate, o order) map[string]string {
 	return said
 }
 
-// attempts runs a prisoner who tries things, and returns what came of each.
+// attempts runs a prisoner that makes attempts, and returns the result of each.
 func (s *stage) attempts(who *inmate, o order, attempts ...string) func(attempt string) string {
 	s.t.Helper()
 	o.Args = attempts
@@ -214,7 +214,7 @@ func (s *stage) attempts(who *inmate, o order, attempts ...string) func(attempt 
 	}
 }
 
-// refused holds results to errors, and allowed to none.
+// refused checks that each attempt had the result want, which is an error number, ok or a text.
 func (s *stage) refused(result func(string) string, want string, attempts ...string) {
 	s.t.Helper()
 	for _, a := range attempts {
@@ -231,7 +231,7 @@ func asPrisoner(args []string) int {
 		verb, rest, _ := strings.Cut(a, " ")
 		try, ok := verbs()[verb]
 		if !ok {
-			log.Printf("nobody can try %q", verb)
+			log.Printf("there is no verb %q", verb)
 			return 1
 		}
 		fmt.Printf("%s: %s\n", a, outcome(try(strings.Fields(rest))))

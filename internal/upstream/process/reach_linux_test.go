@@ -20,10 +20,10 @@ var planted = map[string][][2]string{
 	"to a link outside": {{"S/run", "../door"}},
 }
 
-// A link in a directory that a server writes grants nothing outside of it at the next start: as no kind of grant, to this
-// server as little as to another.
+// A link that a server leaves in a directory that it writes grants nothing outside of it at the next start, in no kind
+// of grant, neither to this server nor to another.
 func TestPlantedLinksGrantNothing(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		for form, links := range planted {
 			for _, named := range []string{"/S/run", "/trusted", "/S/sub/../run"} {
 				base := s.vault(who, links)
@@ -62,7 +62,7 @@ func (s *stage) vault(who *inmate, links [][2]string) string {
 	return base
 }
 
-// seesNothing fails where the canary is to be read by any of its names.
+// seesNothing fails the test if the server can read the canary by any of its names, or change it.
 func (s *stage) seesNothing(who *inmate, base string, o order, what string) {
 	s.t.Helper()
 	for _, path := range []string{"/vault/secret", "/S/run/secret", "/trusted/secret", "/door/secret"} {
@@ -81,7 +81,7 @@ func (s *stage) seesNothing(who *inmate, base string, o order, what string) {
 
 // Links of the user's own are followed, and so are those that stay inside, or lead to what every server sees.
 func TestHonestLinksAreFollowed(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		base := s.vault(who, [][2]string{{"S/run", "sub"}, {"S/sh", "/bin/sh"}, {"S/abs", "BASE/S/sub"}})
 		got := s.attempts(who, order{Dir: base + "/trusted", Sandbox: Sandbox{Mode: Contain, Write: []string{base + "/S"},
 			Read: []string{base + "/door"}, Named: []string{base + "/S/abs/file"}}},
@@ -95,9 +95,10 @@ func TestHonestLinksAreFollowed(t *testing.T) {
 	})
 }
 
-// A server that is not started for a link, or sees less for one in a list of paths, says for which.
+// The reason names the link when a server is not started for it, and so does the measure when the server sees less for
+// a link in a list of paths.
 func TestALinkThatLeadsOutIsNamed(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		base := s.vault(who, planted["relative"])
 		for kind, o := range map[string]order{
 			"directory": {Dir: base + "/S/run"},

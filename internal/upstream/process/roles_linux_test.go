@@ -95,7 +95,7 @@ func asFlood(args []string) int {
 	return asEcho(nil)
 }
 
-// asPest does to its supervisor what a signal can do, SIGKILL and SIGSTOP aside.
+// asPest sends its supervisor every signal but SIGKILL and SIGSTOP.
 func asPest([]string) int {
 	signal.Notify(make(chan os.Signal, 1))
 	supervisor := os.Getppid()
@@ -167,8 +167,8 @@ func asBusyDaemon([]string) int {
 	return 0
 }
 
-// manyThreads has the runtime make threads, which it keeps: one that it wants later may not be had. They are idle when it
-// returns, for one that is still on its way there does not count.
+// manyThreads has the runtime make threads, which it keeps: one that it wants later may not be had. They are idle on
+// return, because a thread that is not idle yet does not count.
 func manyThreads() {
 	var all, left sync.WaitGroup
 	all.Add(16)
@@ -217,7 +217,8 @@ func asBesieged([]string) int {
 	return 0
 }
 
-// asMiser forbids its supervisor every further thread, as its first act, and then has grandchildren and annoys it.
+// asMiser first forbids its supervisor every further thread. Then it has grandchildren and sends the supervisor
+// signals.
 func asMiser([]string) int {
 	supervisor := os.Getppid()
 	if err := unix.Prlimit(supervisor, unix.RLIMIT_NPROC, &unix.Rlimit{}, nil); err != nil {
@@ -236,7 +237,7 @@ func asMiser([]string) int {
 	return asEcho(nil)
 }
 
-// asMisersDaemon starts misers, ends them in several ways, and says when a supervisor did not live to see it.
+// asMisersDaemon starts misers, ends them in several ways, and fails if one ends otherwise.
 func asMisersDaemon(args []string) int {
 	n, _ := strconv.Atoi(args[0])
 	r, err := NewRunner(Options{Stdin: time.Minute})

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whichever of the stages is killed, nothing of the server is left: not what has a session of its own and ignores every
-// signal, neither.
+// When either stage is killed, nothing of the server is left, also not what has a session of its own and ignores every
+// signal.
 func TestKilledStagesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	for _, stage := range []string{"supervisor", "first process"} {
@@ -43,7 +43,7 @@ func TestKilledStagesLeaveNothing(t *testing.T) {
 	}
 }
 
-// A server that stops what it stands under stops only what it can reach, which is nothing.
+// A contained server cannot stop its stages: it is ended although it has tried.
 func TestServerCannotStopItsStages(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{Stdin: 50 * time.Millisecond, Term: 50 * time.Millisecond})
@@ -55,7 +55,8 @@ func TestServerCannotStopItsStages(t *testing.T) {
 	s.none(2 * time.Second)
 }
 
-// A contained server is told its own exit status, whatever happens around it.
+// The exit status of a contained server passes its stages unchanged. A program that cannot be run has the status 127 or
+// 126, and a reason.
 func TestExitStatusPassesTheStages(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
@@ -78,7 +79,7 @@ func TestExitStatusPassesTheStages(t *testing.T) {
 }
 
 // No path and no value of the configuration is in an argument of a stage, where every process of the machine can read it.
-func TestNoArgumentTellsThePlan(t *testing.T) {
+func TestArgumentsOfStagesTellNoConfiguration(t *testing.T) {
 	t.Parallel()
 	const canary = "/canary-in-the-plan"
 	for _, mode := range []string{Off, Contain} {
@@ -111,7 +112,7 @@ func TestNoArgumentTellsThePlan(t *testing.T) {
 	}
 }
 
-// Nothing of the stages' own reaches the server.
+// A contained server has three descriptors: it gets none of the stages.
 func TestContainedServerHasThreeDescriptors(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
@@ -128,7 +129,7 @@ func TestContainedServerHasThreeDescriptors(t *testing.T) {
 	}
 }
 
-// Where namespaces cannot be had, nothing is started, and the reason says what stands in the way.
+// A server is not started where namespaces cannot be made, and the reason says what stands in the way.
 func TestWithoutNamespacesNothingIsStarted(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{Contain, Strict} {
@@ -148,7 +149,7 @@ func TestWithoutNamespacesNothingIsStarted(t *testing.T) {
 	}
 }
 
-// Root can do without a user namespace, which contain says and strict does not put up with.
+// Contain starts a server of root without a user namespace, and says so. Strict does not start it.
 func TestRootCanDoWithoutAUserNamespace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
@@ -163,7 +164,8 @@ func TestRootCanDoWithoutAUserNamespace(t *testing.T) {
 	}
 }
 
-// In a container parts of /proc are covered, and the kernel then refuses a fresh one. The rest holds; strict wants all.
+// Where parts of /proc are covered, as in a container, the kernel refuses a fresh one. Contain then reports its own
+// /proc as partial, and the other measures hold. Strict does not start the server.
 func TestMaskedProcIsPartial(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
@@ -188,7 +190,8 @@ func TestMaskedProcIsPartial(t *testing.T) {
 	}
 }
 
-// cell runs a server of a daemon that stands in a place of its own making: as which user there, with what missing.
+// cell runs a server of a daemon that has a user namespace of its own, as the user who in it, and lacks something
+// there.
 func (s *stage) cell(who, without, mode string, argv ...string) map[string]string {
 	s.t.Helper()
 	_, _, out := s.daemon(func(c *exec.Cmd) {
@@ -206,7 +209,8 @@ func (s *stage) cell(who, without, mode string, argv ...string) map[string]strin
 	return said
 }
 
-// asCell takes something from its namespaces, gives up the right to, and is a daemon with one server then.
+// asCell takes something from its namespaces, gives up its ambient capabilities if it is not root, and then is a daemon
+// with one server.
 func asCell(args []string) int {
 	without, box := args[0], Sandbox{Mode: args[1], Limits: Limits{Memory: 96 << 20}}
 	if err := map[string]func() error{

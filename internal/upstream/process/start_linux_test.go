@@ -33,7 +33,7 @@ func TestServerTalksOverItsPipes(t *testing.T) {
 	}
 }
 
-func TestWhatWasWrittenBeforeTheEndCanBeReadAfterIt(t *testing.T) {
+func TestOutputBeforeTheEndCanBeReadAfterIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
 	p := s.shell("echo last words")

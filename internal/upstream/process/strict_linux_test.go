@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Under strict there is what the system needs, what was granted, and nothing else.
+// Under strict a server sees what the system needs and what was granted, and nothing else.
 func TestStrictGrantsFilesOneByOne(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		dir := s.place(who)
 		home := s.place(who)
 		who.file(dir+"/read/file", "granted")
@@ -45,9 +45,10 @@ func TestStrictGrantsFilesOneByOne(t *testing.T) {
 	})
 }
 
-// What is named is read, and not written, under strict; what may be written lies in what may be read without becoming less.
+// A named directory can be read and not written under strict. A directory that may be written stays so inside one that
+// may be read.
 func TestGrantsInGrants(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home := s.place(who)
 		who.file(home+"/file", "named")
 		who.file(home+"/out/file", "granted")
@@ -67,9 +68,10 @@ func TestGrantsInGrants(t *testing.T) {
 	})
 }
 
-// A list of ports is TCP to these and nothing else: neither by another protocol, nor along with the opening of a connection.
+// A list of ports allows TCP to these and nothing else: neither another protocol nor data in the opening of a
+// connection. Port 53 allows UDP too.
 func TestStrictGrantsPortsOneByOne(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		granted, other := must(net.Listen("tcp", "127.0.0.1:0")), must(net.Listen("tcp", "127.0.0.1:0"))
 		defer granted.Close()
 		defer other.Close()
@@ -93,9 +95,10 @@ func TestStrictGrantsPortsOneByOne(t *testing.T) {
 	})
 }
 
-// What strict takes beside files and ports. The errors are those of the filter: without it some of these would be others.
+// Strict refuses more than files and ports: namespaces, tracing, mounts, io_uring, bpf, keys, other kinds of sockets,
+// and abstract sockets of others. The errors are those of the filter: without it some of these would be others.
 func TestStrictClosesTheHoles(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		abstract := fmt.Sprintf("doorward-strict-%d-%s", os.Getpid(), who.name)
 		l := must(net.Listen("unix", "@"+abstract))
 		defer l.Close()
@@ -118,9 +121,9 @@ func TestStrictClosesTheHoles(t *testing.T) {
 	})
 }
 
-// Every measure of strict holds, or nothing is started.
+// Every measure of strict but the limits is enforced.
 func TestStrictIsWhole(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		said := s.prison(who, order{Sandbox: Sandbox{Mode: Strict, Limits: Limits{Memory: 1 << 30, Processes: 100, Files: 100}}})
 		for name, state := range said {
 			measure, ok := strings.CutPrefix(name, "measure ")
@@ -136,9 +139,9 @@ func TestStrictIsWhole(t *testing.T) {
 	})
 }
 
-// Interpreters run: their threads, their subprocesses, their sockets.
+// An interpreter runs under strict, with its threads, its subprocesses and its sockets.
 func TestInterpretersRunUnderStrict(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		python := must(Resolve("python3", "/usr/bin:/bin"))
 		script := `
 import threading, subprocess, socket, tempfile, os, json, ssl, multiprocessing, select, mmap

@@ -20,13 +20,14 @@ func TestSupervisorNeedsNoFurtherThread(t *testing.T) {
 		t.Skip("only root can become a user whose count of processes is its own")
 	}
 	s := newStage(t, Options{})
-	_, in, _ := s.daemon(s.asNobody, "as-misers-daemon", "30")
+	_, in, _ := s.daemon(s.asOtherUser, "as-misers-daemon", "30")
 	in.Close()
 	s.none(5 * time.Second)
 }
 
-// A server that uses up the processes of its user leaves none for a new thread of the supervisor either.
-func TestSupervisorNeedsNothingWhenNothingIsLeft(t *testing.T) {
+// A supervisor ends a server that has used up the processes of its user, which leaves none for a thread
+// of the supervisor either.
+func TestSupervisorEndsAServerThatTookAllProcesses(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can become a user without other processes, whose limit can be reached")
@@ -35,7 +36,7 @@ func TestSupervisorNeedsNothingWhenNothingIsLeft(t *testing.T) {
 		t.Run(ending, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, Options{})
-			daemon, in, out := s.daemon(s.asNobody, "as-besieged")
+			daemon, in, out := s.daemon(s.asOtherUser, "as-besieged")
 			if n := len(s.alive()); n < 20 {
 				t.Fatalf("%d processes before", n)
 			}
@@ -47,13 +48,13 @@ func TestSupervisorNeedsNothingWhenNothingIsLeft(t *testing.T) {
 					t.Errorf("the daemon said %q", line)
 				}
 			}
-			// Up to a hundred processes that want the processor too are in the supervisor's way, and other tests.
+			// Up to a hundred processes and other tests want the processor too.
 			s.none(killPatience)
 		})
 	}
 }
 
-// The daemon may have been started with descriptors open that were meant for nobody.
+// A server has three descriptors, also if the daemon was started with others open.
 func TestServerHasThreeDescriptors(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -62,7 +63,7 @@ func TestServerHasThreeDescriptors(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	// The stray one is not close-on-exec, as an inherited one is not; high, to be beyond what anybody counts with.
+	// The stray one is not close-on-exec, as an inherited one is not, and high, so that no code counts on it.
 	const stray = 200
 	if err := unix.Dup2(int(w.Fd()), stray); err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestSupervisorThatItsServerStoppedIsWokenUp(t *testing.T) {
 	}
 }
 
-// The admitted limit: without its supervisor only the main process is certain to end.
+// The main process ends with a killed supervisor. Only that is certain: an admitted limit.
 func TestKilledSupervisorTakesTheServerWithIt(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})

@@ -179,7 +179,7 @@ func tryClone(flags, unshare uintptr) (string, error) {
 	return "", c.Run()
 }
 
-// tryNested makes namespaces of one's own, in which one is root, and tries things there.
+// tryNested makes namespaces in which it is root, and tries things there.
 func tryNested(attempts []string) (string, error) {
 	c := exec.Command(self(), "as-prisoner", strings.Join(attempts, " "))
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
@@ -190,7 +190,7 @@ func tryNested(attempts []string) (string, error) {
 	return result, err
 }
 
-// tryFastOpen sends along with the opening of a connection.
+// tryFastOpen sends data in the opening of a connection.
 func tryFastOpen(address string) error {
 	a, err := net.ResolveTCPAddr("tcp4", address)
 	if err != nil {

@@ -111,8 +111,9 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// The name of a member that holds a secret is cut too, and what cannot be cut
-// without breaking the message holds it back.
+// A secret in the name of a member is cut too. A message is held back if that
+// would break it: two members would get one name, or the member is the
+// protocol's own.
 func TestNamesOfMembers(t *testing.T) {
 	t.Parallel()
 	s := scanner(t, Redact, "")
@@ -180,7 +181,8 @@ func TestPatternFilesAreReadStrictly(t *testing.T) {
 	}
 }
 
-// What an expression needs is in all that it matches.
+// needs returns texts in lower case, of which each match of an expression
+// contains at least one.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	for expr, want := range map[string]string{
@@ -289,7 +291,8 @@ func TestManyLookAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// What was cut is valid JSON, holds no match, and is the same everywhere else.
+// JSON that was cut is valid and holds no further match. JSON without a match
+// stays as it is.
 func FuzzRedact(f *testing.F) {
 	f.Add([]byte(`{"a":"xAKIAIOSFODNN7EXAMPLE","b":{"token=ab":["tok\u0065n=\"c"]}}`))
 	f.Add([]byte(`["[redacted:a]token=x [redacted:word]","aaab",{"":"é\ud83d\ude00aaa"}]`))

@@ -38,7 +38,7 @@ func TestChallenges(t *testing.T) {
 	}
 }
 
-// What is well-formed reads as the SDK of the protocol reads it.
+// A well-formed challenge reads as the SDK of the protocol reads it.
 func TestChallengesReadAsTheSDKReadsThem(t *testing.T) {
 	t.Parallel()
 	for _, header := range []string{
@@ -77,7 +77,8 @@ func FuzzChallenge(f *testing.F) {
 	})
 }
 
-// Tokens are taken in the form that a header carries, and lives in the forms that servers send.
+// A token is accepted if a header can carry it, and its lifetime in each form that servers
+// send.
 func TestTokenAnswers(t *testing.T) {
 	t.Parallel()
 	for body, ok := range map[string]bool{

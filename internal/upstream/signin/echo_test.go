@@ -99,7 +99,8 @@ func withAnswer(t *testing.T, at, answer, hidden string) (log string, err error)
 	return text.text.String(), err
 }
 
-// A server that asks for the token that it was sent, as a scope.
+// The scopes of a challenge are neither logged nor in an error: a server can
+// ask for the token that it was sent, as a scope.
 func TestScopesOfAChallengeAreNotLogged(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)

@@ -60,7 +60,8 @@ func TestSignInFromTheChallengeToTheCall(t *testing.T) {
 	}
 }
 
-// The metadata may be anywhere that the specification names, and Doorward may be known in each of its ways.
+// A sign-in works with the metadata in each place that the specification names, and with each way in which a client can
+// be known.
 func TestWaysToSignIn(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]struct {
@@ -146,12 +147,12 @@ func (d dropChallenge) WriteHeader(status int) {
 	d.ResponseWriter.WriteHeader(status)
 }
 
-// Whatever is wrong with what a server or its authorization server says, ends the sign-in before anything is shown to a
-// person or sent with a code.
+// Metadata that are wrong, of a server or of its authorization server, end the sign-in before a person is sent to an
+// address and before a registration or a code is sent.
 func TestHostileMetadata(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("somebody else was asked: %s %s", r.Method, r.URL)
+		t.Errorf("another host was asked: %s %s", r.Method, r.URL)
 	}))
 	t.Cleanup(other.Close)
 	for name, c := range map[string]struct {
@@ -199,8 +200,8 @@ func TestHostileMetadata(t *testing.T) {
 	}
 }
 
-// Documents are taken from where they were asked for, once, whole, and as one reader reads them.
-func TestDocumentsOfStrangers(t *testing.T) {
+// A metadata document is refused if it is redirected, fails, is too long, or is not JSON that all readers read alike.
+func TestBadMetadataDocumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]http.HandlerFunc{
 		"redirected":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
@@ -239,8 +240,8 @@ func jsonBody(text string) http.HandlerFunc {
 	}
 }
 
-// The answer counts once, with the state that was given out, from the issuer that was asked; of any other neither the
-// code is used nor the text shown.
+// An authorization response counts only if it is complete and comes from the issuer that was asked. Of any other, the
+// code is not used and the text is not shown.
 func TestAuthorizationResponses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -276,8 +277,9 @@ func TestAuthorizationResponses(t *testing.T) {
 	}
 }
 
-// Anybody on this machine, and any page in a browser, can send requests to the callback. They change nothing.
-func TestCallbackMindsTheStateAlone(t *testing.T) {
+// Requests to the callback without the right state change nothing: any process of this machine and any page in a
+// browser can send them. The response with the state counts once.
+func TestCallbackIgnoresRequestsWithoutTheState(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
 	store := newStore(t)
@@ -316,7 +318,7 @@ func TestCallbackMindsTheStateAlone(t *testing.T) {
 	}
 }
 
-// A sign-in that nobody finishes ends with its context, and its port is free.
+// A sign-in that is not finished ends with its context, and its port is free.
 func TestAbandonedSignIn(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
@@ -373,7 +375,7 @@ func TestRegistrationIsUsedAgainWithItsIssuerOnly(t *testing.T) {
 	}
 }
 
-// A redirect URI that is refused is tried as localhost once, and then the operator hears what to do.
+// A redirect URI that is refused is tried as localhost once. If that is refused too, the sign-in fails with the reason.
 func TestRefusedRedirect(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(body string) bool{
@@ -406,7 +408,7 @@ func TestRefusedRedirect(t *testing.T) {
 	}
 }
 
-// What cannot be signed in to safely is not tried.
+// A sign-in that would not be safe, or that no person makes, ends before any request.
 func TestSettingsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
@@ -414,7 +416,7 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		"in the clear":                  func(s *Settings) { s.URL = "http://mcp.example.com/mcp" },
 		"in the clear, private allowed": func(s *Settings) { s.URL = "http://mcp.example.com/mcp" },
 		"not allowed to be private":     func(s *Settings) { s.AllowPrivate = false },
-		"a secret for whom":             func(s *Settings) { s.ClientID, s.ClientSecret = "x", secret.New("y") },
+		"a secret without issuer":       func(s *Settings) { s.ClientID, s.ClientSecret = "x", secret.New("y") },
 		"a machine":                     func(s *Settings) { s.Grant = GrantMachine },
 	} {
 		s := p.settings()

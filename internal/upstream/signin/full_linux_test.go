@@ -36,8 +36,8 @@ func fullStore(t *testing.T) (store *Store, fill, room func()) {
 	return store, fill, room
 }
 
-// A token that cannot be written down is used all the same, and no refresh token is shown twice. With room again it is
-// written, unless a person has decided otherwise meanwhile.
+// A token that cannot be written to disk is used all the same, and no refresh token is sent twice. It is written when
+// there is room, unless a sign-in or a logout came first.
 func TestRenewalOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for what, tc := range map[string]struct {
@@ -91,7 +91,7 @@ func TestRenewalOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A running daemon writes down what it could not, without waiting for the next renewal.
+// A running daemon writes a renewal to disk as soon as there is room, without waiting for the next renewal.
 func TestARenewalIsWrittenOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, func(p *provider) { p.life = 1 })

@@ -14,8 +14,8 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 )
 
-// Many calls that find the token spoilt cause one refresh, whoever they are: of one daemon, and of another process with
-// the same state. The refresh token is good for one use, and the server ends everything when it sees it twice.
+// Calls that find the token invalid at the same time cause one refresh, also when they are of two processes with the
+// same state. A refresh token is good for one use, and the server ends everything when it sees it twice.
 func TestOneRefreshAtATime(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
@@ -43,7 +43,7 @@ func TestOneRefreshAtATime(t *testing.T) {
 	}
 }
 
-// age makes what is stored older than what no refresh can help.
+// age makes the stored token older: a fresh one that is refused is not renewed.
 func age(t *testing.T, store *Store) {
 	t.Helper()
 	e, ok := store.find("docs", storedURL(t, store))
@@ -87,7 +87,8 @@ func TestRefreshBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// When the authorization server ends a sign-in a person is told, once, and what is void is not shown again.
+// The end of a sign-in at the authorization server gives one notice, and the void refresh token is not sent again. A
+// new sign-in is used at once.
 func TestRevokedRefreshToken(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
@@ -124,7 +125,7 @@ func TestRevokedRefreshToken(t *testing.T) {
 	}
 }
 
-// A token that was just issued and is refused does not become better by another one.
+// A token that is refused right after it was issued is not renewed, because another one would not be better.
 func TestFreshTokenThatIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
@@ -142,8 +143,8 @@ func TestFreshTokenThatIsRefused(t *testing.T) {
 	}
 }
 
-// An authorization server that fails costs the refresh, not the sign-in; it is left in peace for a while, and a token
-// that still holds is used meanwhile.
+// An authorization server that fails ends the refresh, not the sign-in. It is not asked again for a while, and a token
+// that is still valid is used.
 func TestAuthorizationServerThatFails(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, func(p *provider) { p.tokenErr = "" })
@@ -182,7 +183,7 @@ func TestAuthorizationServerThatFails(t *testing.T) {
 	}
 }
 
-// A refresh goes on when the caller who began it leaves: the token that it brings must not be lost.
+// A refresh goes on when the caller that began it leaves, because the new token must not be lost.
 func TestRefreshOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
@@ -216,8 +217,8 @@ func refusal(status int, challenge string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{"Www-Authenticate": {challenge}}, Body: http.NoBody}
 }
 
-// A server that wants more than was granted: the union is asked for at the next sign-in, and a person is told. What was
-// granted is good for the rest meanwhile.
+// When a server wants more scopes than were granted, a person is told and the next sign-in asks for all of them. The
+// present token stays in use for other calls.
 func TestMoreScopesAreWanted(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
@@ -318,7 +319,7 @@ func TestTokensAreOfOneServerAtOneAddress(t *testing.T) {
 	}
 }
 
-// The client of a sign-in is the configuration's: when that names another one, the old sign-in is not used for it.
+// A sign-in is not used when the configuration names another client than the one that it was made with.
 func TestConfigurationOfAnotherClient(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)

@@ -36,7 +36,7 @@ func sample() entry {
 		Access: "access-canary", Refresh: "refresh-canary", Signed: time.Now()}
 }
 
-// What is on disk tells nothing, is for its owner alone, and opens with its key, in its place, unchanged, and not else.
+// A stored sign-in is encrypted, can be read by its owner alone, and opens only unchanged and under its own name.
 func TestSealedAtRest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestSealedAtRest(t *testing.T) {
 	}
 }
 
-// A key from elsewhere seals instead of the one in the state directory, which is not made then.
+// A configured key is used instead of the one in the state directory, which is not made then.
 func TestConfiguredKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestConfiguredKey(t *testing.T) {
 	}
 }
 
-// Several that begin at once agree on one key; a key that is damaged is not replaced in silence.
+// Stores that are opened at once agree on one key. A damaged key is an error and is not replaced.
 func TestOneKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -151,7 +151,7 @@ func TestOneKey(t *testing.T) {
 	}
 }
 
-// Whatever kills the process that writes, there is a whole sign-in, the old or the new.
+// After the writing process was killed there is a whole sign-in, the old or the new one, and the lock is free.
 func TestKilledWhileWriting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -194,7 +194,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 }
 
-// An entry printed by mistake tells nothing.
+// An entry that is printed or logged shows no secret.
 func TestEntriesDoNotPrint(t *testing.T) {
 	t.Parallel()
 	e := sample()
