@@ -22,6 +22,7 @@ type retention struct {
 	dir         string
 	checkpoints *checkpoints
 	rotated     chan struct{} // signals that a segment was closed
+	clock       steady
 
 	mu sync.Mutex // one prune at a time
 }
@@ -65,6 +66,26 @@ const (
 	retainAgain = time.Minute
 )
 
+// clockSettles is how long the wall clock must go on evenly after a jump forward before
+// records are removed by their age. A jump can be a mistake that is soon corrected, or the end
+// of a suspension.
+const clockSettles = 10 * time.Minute
+
+// steady notices jumps of the wall clock.
+type steady struct {
+	mono time.Duration
+	wall time.Time
+}
+
+// jumped reports whether the wall clock has gained more than an hour since the last call.
+// mono is a monotonic time.
+func (s *steady) jumped(mono time.Duration, wall time.Time) bool {
+	gained := wall.Round(0).Sub(s.wall) - (mono - s.mono)
+	first := s.wall.IsZero()
+	s.mono, s.wall = mono, wall.Round(0)
+	return !first && gained > time.Hour
+}
+
 // start prunes in the background until end is called.
 func (r *retention) start(ctx context.Context) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
@@ -76,6 +97,7 @@ func (r *retention) start(ctx context.Context) (end func()) {
 func (r *retention) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	began := time.Now()
 	said, until := "", time.Time{} // a damaged log is not verified again with each closed segment
 	for {
 		select {
@@ -86,6 +108,11 @@ func (r *retention) run(ctx context.Context) {
 				continue
 			}
 		case <-timer.C:
+		}
+		if r.clock.jumped(time.Since(began), time.Now()) {
+			until = time.Now().Add(clockSettles)
+			timer.Reset(clockSettles)
+			continue
 		}
 		pause := retainEvery
 		err := r.keep(ctx)

@@ -41,31 +41,36 @@ type segment struct {
 	bytes  int64
 }
 
-// Plan computes a prune of the log in dir. It opens only segments that it may remove.
+// Plan computes a prune of the log in dir. It opens only segments that it may remove, and
+// those in front of them whose last record is later than now: the clock was wrong when they
+// were written, so their age is that of the segments behind them.
 func (b Bounds) Plan(dir string, now time.Time) (p Plan, err error) {
 	all, total, begin, err := sizes(dir)
 	if err != nil || len(all) == 0 {
 		return p, err
 	}
-	seq := begin.Seq
+	var bytes int64
 	for i, s := range all {
 		end, err := endOf(s)
 		if err != nil {
 			return p, err
 		}
 		old := b.Bytes >= 0 && total > b.Bytes || end.Time.Before(b.Before)
-		if !old || end.Seq == 0 {
+		if end.Seq == 0 || !old && !end.Time.After(now) {
 			break
 		}
+		bytes, total = bytes+s.bytes, total-s.bytes
+		if !old {
+			continue
+		}
 		if i == len(all)-1 {
-			p.Turn = !b.Closed && (b.Bytes >= 0 && total > b.Bytes || b.Before.After(now))
+			p.Turn = !b.Closed && (b.Bytes >= 0 && total+s.bytes > b.Bytes || b.Before.After(now))
 			if !p.Turn {
 				break
 			}
 		}
 		p.Through, p.Segments, p.Last = s.number, i+1, end.Time
-		p.Bytes += s.bytes
-		p.Records, total = end.Seq-seq, total-s.bytes
+		p.Bytes, p.Records = bytes, end.Seq-begin.Seq
 	}
 	return p, nil
 }
