@@ -136,8 +136,9 @@ func (o *options) socket() (string, error) {
 		path = sessionSocket(userRuntime, path, lookup)
 	}
 	nowhere := func() bool { return false }
-	if c, _ := o.loadFrom(config.FindConfig(o.config, lookup, nowhere, exists)); c != nil && c.Listen.Unix != "auto" && c.Listen.Unix != "off" {
-		path = c.Listen.Unix
+	found := config.FindConfig(o.config, lookup, nowhere, exists)
+	if unix := config.Socket(found.Path, lookup); unix != "auto" && unix != "off" {
+		path = unix
 	}
 	return path, nil
 }
