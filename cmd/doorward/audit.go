@@ -20,7 +20,6 @@ import (
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
-	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -83,7 +82,10 @@ func (o *invocation) auditDir() (dir, state string, err error) {
 	if state, err = o.stateDir(); err != nil {
 		return "", "", err
 	}
-	c, _ := o.load()
+	c, err := configured(o.options)
+	if err != nil {
+		return "", "", err
+	}
 	return daemon.AuditDir(state, c), state, nil
 }
 
@@ -280,7 +282,10 @@ func keptMarks(ctx context.Context, o *invocation, state string) (kept []audit.M
 	if !errors.Is(err, client.ErrNoDaemon) {
 		return nil, err.Error()
 	}
-	kept, err = daemon.KeptMarks(ctx, o.daemonOptions(state))
+	with, err := o.daemonOptions(state)
+	if err == nil {
+		kept, err = daemon.KeptMarks(ctx, with)
+	}
 	switch {
 	case err != nil:
 		return nil, err.Error()
@@ -302,17 +307,21 @@ func acceptAudit(ctx context.Context, o *invocation, dir, state string, v note.V
 	if err != nil {
 		return err
 	}
-	return daemon.AcceptAudit(ctx, o.daemonOptions(state))
+	with, err := o.daemonOptions(state)
+	if err != nil {
+		return err
+	}
+	return daemon.AcceptAudit(ctx, with)
 }
 
 // daemonOptions returns the options for a command that works without a running daemon.
-func (o *invocation) daemonOptions(state string) daemon.Options {
-	c, _ := o.load()
-	if c == nil {
-		c, _ = config.Load("", config.Options{Env: lookup})
+func (o *invocation) daemonOptions(state string) (daemon.Options, error) {
+	c, err := configured(o.options)
+	if err != nil {
+		return daemon.Options{}, err
 	}
 	log := slog.New(slog.NewTextHandler(logOutput(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return daemon.Options{Config: c, StateDir: state, Version: version, Log: log, Say: stderr()}
+	return daemon.Options{Config: c, StateDir: state, Version: version, Log: log, Say: stderr()}, nil
 }
 
 // verifier reads the public key from a file; empty: from that of the state directory.

@@ -92,7 +92,11 @@ func (p *pruner) bounds() (b retain.Bounds, err error) {
 		}
 		return b, nil
 	}
-	r := p.o.daemonOptions("").Config.Audit.Retain
+	c, err := configured(p.o.options)
+	if err != nil {
+		return b, err
+	}
+	r := c.Audit.Retain
 	if r.Days > 0 {
 		b.Before = time.Now().AddDate(0, 0, -r.Days)
 	}
@@ -180,7 +184,11 @@ func (p *pruner) remover(ctx context.Context) (r remover, err error) {
 	if !errors.Is(err, client.ErrNoDaemon) {
 		return r, err
 	}
-	offline, end, err := daemon.OpenPruning(ctx, p.o.daemonOptions(p.state))
+	with, err := p.o.daemonOptions(p.state)
+	if err != nil {
+		return r, err
+	}
+	offline, end, err := daemon.OpenPruning(ctx, with)
 	if err != nil {
 		return r, err
 	}

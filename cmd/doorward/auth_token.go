@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -54,18 +53,15 @@ func newAuthToken() *cobra.Command {
 			func(ctx context.Context, args []string) error { return revokeSession(ctx, revoke, args[0]) }))
 }
 
-// createSession makes a token for CI and prints it once. A token that could not
-// be printed is revoked again.
+// createSession makes a token for CI and prints it once.
 func createSession(ctx context.Context, o *invocation, in map[string]any) error {
 	var made client.Session
 	if err := o.daemon.authPost(ctx, pathSessions, in, &made); err != nil {
 		return err
 	}
-	if err := showSession(o, made); err != nil {
-		undone := o.daemon.authPost(ctx, pathSessions+"/"+url.PathEscape(made.ID)+"/revoke", struct{}{}, nil)
-		return errors.Join(fmt.Errorf("printing the token, which has been revoked: %w", err), undone)
-	}
-	return nil
+	return printOnce(func() error { return showSession(o, made) }, func() error {
+		return o.daemon.authPost(ctx, pathSessions+"/"+url.PathEscape(made.ID)+"/revoke", struct{}{}, nil)
+	})
 }
 
 func showSession(o *invocation, s client.Session) error {

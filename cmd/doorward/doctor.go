@@ -16,6 +16,7 @@ import (
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/health"
@@ -189,10 +190,15 @@ const mostVerified = 64 << 20
 // recordCheck verifies the audit log, if it is small enough to do so quickly.
 func recordCheck(ctx context.Context, o *invocation) health.Check {
 	k := health.Check{Name: "chain of the record", State: health.OK}
-	dir, state, err := o.auditDir()
+	state, err := o.stateDir()
 	if err != nil {
 		return health.Check{Name: k.Name, State: health.Fail, Found: err.Error()}
 	}
+	c, _ := o.load()
+	if c == nil {
+		return health.Check{Name: k.Name, State: health.Warn, Found: "not verified: the configuration, which can name its directory, has problems"}
+	}
+	dir := daemon.AuditDir(state, c)
 	files, _ := filepath.Glob(filepath.Join(dir, "*.jsonl")) // the pattern is valid
 	size := int64(0)
 	for _, f := range files {

@@ -63,6 +63,10 @@ func importServers(o *invocation, args []string, where string, yes bool) error {
 	if err != nil {
 		return err
 	}
+	if problems := spoiled(plan.Change); len(problems) > 0 {
+		sayProblems(problems)
+		return fail(exitFailed, "nothing was written: the configuration would not load; rename the servers above in the client's file, or add them by hand")
+	}
 	if plan.Change.Client == "" { // no client has servers to import
 		plan.Change.Client = "import"
 	}
@@ -107,6 +111,23 @@ func (o *options) ownFile() (onboard.File, error) {
 		return onboard.File{}, err
 	}
 	return onboard.Read(path)
+}
+
+// spoiled returns the fatal problems that the configuration has after a change and not before it. No
+// secret is fetched.
+func spoiled(c onboard.Change) []config.Problem {
+	before := map[string]bool{}
+	for _, p := range fatalProblems(c.File.Path, c.File.Text) {
+		before[p.Key+p.Problem] = true
+	}
+	return slices.DeleteFunc(fatalProblems(c.File.Path, c.After), func(p config.Problem) bool { return before[p.Key+p.Problem] })
+}
+
+func fatalProblems(path string, text []byte) []config.Problem {
+	none := func(string) (secret.Value, error) { return secret.New("-"), nil }
+	_, problems := config.Parse(path, filepath.Dir(path), text, config.Options{Env: lookup, CheckURL: checkURL, File: none,
+		Keyring: func(string, string) (secret.Value, error) { return none("") }})
+	return slices.DeleteFunc(problems, func(p config.Problem) bool { return !config.Fatal([]config.Problem{p}) })
 }
 
 // judged returns the first problem of a configuration that is not a warning; empty: none.

@@ -150,10 +150,9 @@ func readContent(r io.Reader) ([]byte, error) {
 
 // instructionsDir returns the directory of documents in the configuration.
 func instructionsDir(o *invocation) (string, error) {
-	c, problems := o.load()
-	if c == nil {
-		sayProblems(problems)
-		return "", fail(exitFailed, "the configuration has problems")
+	c, err := configured(o.options)
+	if err != nil {
+		return "", err
 	}
 	if c.Instructions.URL != "" {
 		return "", fail(exitFailed, "the documents come from another Doorward (instructions.url): there is no directory")

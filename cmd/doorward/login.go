@@ -88,10 +88,9 @@ func lasts(r signin.Result) string {
 
 // configuredServer returns the configuration and one of its servers.
 func configuredServer(o *invocation, name string) (*config.Config, *config.Server, error) {
-	c, problems := o.load()
-	if c == nil {
-		sayProblems(problems)
-		return nil, nil, fail(exitFailed, "the configuration has problems")
+	c, err := configured(o.options)
+	if err != nil {
+		return nil, nil, err
 	}
 	s := c.Servers[name]
 	switch {

@@ -94,6 +94,17 @@ func (o *options) loadFrom(found config.Found) (*config.Config, []config.Problem
 	return c, problems
 }
 
+// configured is load for a command that does nothing without the configuration. It prints the
+// problems if one is fatal.
+func configured(o *options) (*config.Config, error) {
+	c, problems := o.load()
+	if c == nil {
+		sayProblems(problems)
+		return nil, fail(exitFailed, "the configuration has problems: correct them, or name another file with --config")
+	}
+	return c, nil
+}
+
 func checkURL(raw string, allowPrivate bool) error {
 	u, err := egress.CheckURL(raw)
 	if err != nil {
@@ -125,8 +136,9 @@ func (o *options) socket() (string, error) {
 		path = sessionSocket(userRuntime, path, lookup)
 	}
 	nowhere := func() bool { return false }
-	if c, _ := o.loadFrom(config.FindConfig(o.config, lookup, nowhere, exists)); c != nil && c.Listen.Unix != "auto" && c.Listen.Unix != "off" {
-		path = c.Listen.Unix
+	found := config.FindConfig(o.config, lookup, nowhere, exists)
+	if unix := config.Socket(found.Path, lookup); unix != "auto" && unix != "off" {
+		path = unix
 	}
 	return path, nil
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"golang.org/x/term"
@@ -88,6 +90,20 @@ func printJSON(v any) error {
 		_, err = fmt.Fprint(stdout(), text)
 	}
 	return err
+}
+
+// printOnce prints a token, which cannot be printed again. If that fails, also because the reader of a
+// pipe has ended, it undoes the token.
+func printOnce(print, undo func() error) error {
+	signal.Ignore(syscall.SIGPIPE) // it would end the command before the undoing
+	err := print()
+	if err == nil {
+		return nil
+	}
+	if remains := undo(); remains != nil {
+		return fmt.Errorf("printing the token: %w; revoke it, since it could not be revoked here: %w", err, remains)
+	}
+	return fmt.Errorf("printing the token, which has been revoked: %w", err)
 }
 
 // table returns the rows with their cells aligned in columns. The first row may be a header.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -61,7 +60,8 @@ func (n *tokenMaker) make(name string) error {
 	if err != nil {
 		return err
 	}
-	return n.show(secret, id, map[string]string{"id": id, "name": name, "token": secret})
+	undo := func() error { _, err := n.store.Revoke(id); return err }
+	return n.show(secret, undo, map[string]string{"id": id, "name": name, "token": secret})
 }
 
 func (n *tokenMaker) rotate(name string) error {
@@ -74,17 +74,18 @@ func (n *tokenMaker) rotate(name string) error {
 		return err
 	}
 	until := made.Before.Expires.UTC().Format(time.RFC3339)
-	fmt.Fprintf(stderr(), "doorward: the previous token (%s) is accepted until %s\n", made.Before.ID, until)
-	return n.show(made.Secret, made.ID, map[string]string{"id": made.ID, "name": name, "token": made.Secret,
-		"succeeds": made.Before.ID, "until": until})
+	err = n.show(made.Secret, func() error { return n.store.Undo(made) }, map[string]string{"id": made.ID, "name": name,
+		"token": made.Secret, "succeeds": made.Before.ID, "until": until})
+	if err == nil {
+		fmt.Fprintf(stderr(), "doorward: the previous token (%s) is accepted until %s\n", made.Before.ID, until)
+	}
+	return err
 }
 
-// show prints the token once. A token that could not be printed is revoked
-// again.
-func (n *tokenMaker) show(secret, id string, fields map[string]string) error {
-	if err := n.o.printUnbroken(fields, secret+"\n"); err != nil {
-		_, undone := n.store.Revoke(id)
-		return errors.Join(fmt.Errorf("printing the token, which has been revoked: %w", err), undone)
+// show prints the token once.
+func (n *tokenMaker) show(secret string, undo func() error, fields map[string]string) error {
+	if err := printOnce(func() error { return n.o.printUnbroken(fields, secret+"\n") }, undo); err != nil {
+		return err
 	}
 	if !n.o.json {
 		fmt.Fprintln(stderr(), "doorward: this token is shown once; only its digest is kept")

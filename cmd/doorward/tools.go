@@ -122,10 +122,8 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	if err != nil {
 		return rpcFailure(err)
 	}
-	if o.json {
-		fmt.Fprintln(stdout(), string(result))
-	} else {
-		printContent(result)
+	if err := printResult(o, result); err != nil {
+		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
 	}
 	if string(wire.Get(result, "isError")) == "true" {
 		return &failure{status: exitFailed, err: errors.New("the tool reports an error"), quiet: o.json}
@@ -168,14 +166,22 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 	return rawjson.Set(obj, edits...), nil
 }
 
-func printContent(result []byte) {
-	for item := range wire.Elements(wire.Get(result, "content")) {
-		if text, ok := wire.GetString(item, "text"); ok {
-			fmt.Fprintln(stdout(), text)
-			continue
-		}
-		fmt.Fprintln(stdout(), string(item))
+// printResult prints the result of a call: with --json as it is, otherwise its content.
+func printResult(o *invocation, result []byte) error {
+	if o.json {
+		_, err := fmt.Fprintln(stdout(), string(result))
+		return err
 	}
+	for item := range wire.Elements(wire.Get(result, "content")) {
+		text, ok := wire.GetString(item, "text")
+		if !ok {
+			text = string(item)
+		}
+		if _, err := fmt.Fprintln(stdout(), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rpcFailure gives a JSON-RPC error its exit status.

@@ -105,9 +105,7 @@ func (c *conversion) server() *server {
 	on, said := c.values["enabled"].(bool)
 	s.disabled = off || said && !on
 	c.environment(s)
-	if c.values["headersHelper"] != nil {
-		c.note("headersHelper is not imported: write its values in headers")
-	}
+	c.ignored()
 	return s
 }
 
@@ -201,12 +199,13 @@ func (c *conversion) remote(s *server) {
 	}
 }
 
-// transport returns sse, or empty for streamable HTTP.
+// transport returns sse, or empty for streamable HTTP, which is what an address means in Doorward's own
+// file.
 func (c *conversion) transport(key, address string) string {
 	kind, _ := first(c.values, "type", "transport", "transportType").(string)
 	gemini := c.from.Client.Name == "gemini" || c.from.Client.Name == "qwen" // there url means SSE, and httpUrl does not
 	u, err := url.Parse(address)
-	ends := err == nil && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse")
+	ends := err == nil && c.from.Client.Name != Name && key != "httpUrl" && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse")
 	if kind == "sse" || (kind == "" || kind == "remote") && (key == "url" && gemini || ends) {
 		return "sse"
 	}

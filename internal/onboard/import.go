@@ -35,7 +35,7 @@ type importing struct {
 	Import
 	plan    Plan
 	text    []byte
-	have    map[string]server
+	have    map[string]server // by the name in lower case, as the configuration compares names
 	clients []string
 }
 
@@ -80,7 +80,7 @@ func (w *importing) known(tree any) {
 		if read := (&conversion{entry: e}).server(); read != nil {
 			s = *read
 		}
-		w.have[e.name] = s.with(w.Resolve)
+		w.have[strings.ToLower(e.name)] = s.with(w.Resolve)
 	}
 }
 
@@ -136,7 +136,7 @@ func (w *importing) take(e entry) error {
 	if e.from.Dir != "" {
 		w.note("%s comes from a file of this project, %s; check what it starts", label, e.from.Path)
 	}
-	w.have[name] = *s
+	w.have[strings.ToLower(name)] = *s
 	return w.write(name, *s, e.from.Client.Name)
 }
 
@@ -176,7 +176,7 @@ func (w *importing) name(e entry, s server) (name string, is bool) {
 		if builtIn(name) {
 			continue
 		}
-		have, taken := w.have[name]
+		have, taken := w.have[strings.ToLower(name)]
 		if !taken || have.equal(s) {
 			return name, taken
 		}

@@ -10,7 +10,10 @@
 // The package has no dialogue: it does not ask, print or start anything.
 package onboard
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Name is the name of Doorward's entry in a client's file.
 const Name = "doorward"
@@ -40,8 +43,7 @@ const (
 
 // commandLine returns the command of an entry and its arguments, in any client's form.
 func commandLine(entry map[string]any) []string {
-	words := stringsOf(first(entry, "command", "cmd"))
-	return append(words, stringsOf(entry["args"])...)
+	return append(wordsOf(first(entry, "command", "cmd")), wordsOf(entry["args"])...)
 }
 
 func first(m map[string]any, keys ...string) any {
@@ -51,6 +53,22 @@ func first(m map[string]any, keys ...string) any {
 		}
 	}
 	return nil
+}
+
+// wordsOf returns the words of a string or a list. A number or truth value in it is the text of it.
+func wordsOf(v any) (out []string) {
+	items, ok := v.([]any)
+	if !ok {
+		return stringsOf(v)
+	}
+	for _, item := range items {
+		switch item.(type) {
+		case nil, map[string]any, []any:
+		default:
+			out = append(out, fmt.Sprint(item))
+		}
+	}
+	return out
 }
 
 // stringsOf returns the strings of a string or a list.

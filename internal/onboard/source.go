@@ -108,11 +108,13 @@ func (p Places) entries(s Source) ([]entry, error) {
 		return nil, errors.New("the root is not a mapping")
 	}
 	inputs := inputsOf(root)
-	out := listed(s, s.Dir, s.Client.in(tree).doc().servers(tree), inputs)
+	out := p.withoutUnused(s, root, listed(s, s.Dir, s.Client.in(tree).doc().servers(tree), inputs))
 	if s.Client.Name == "claude-code" && s.Dir == "" {
 		projects, _ := root["projects"].(map[string]any)
 		mine, _ := projects[p.Dir].(map[string]any)
-		out = append(out, listed(s, p.Dir, mine["mcpServers"], inputs)...)
+		local := listed(s, p.Dir, mine["mcpServers"], inputs)
+		disable(local, func(name string) bool { return slices.Contains(stringsOf(mine["disabledMcpServers"]), name) })
+		out = append(out, local...)
 	}
 	return out, nil
 }

@@ -1,6 +1,9 @@
 package authn
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Rotation configures how a token is replaced by a successor.
 type Rotation struct {
@@ -14,6 +17,7 @@ type Rotated struct {
 	Secret string // the successor's text, which is not stored
 	Token
 	Before Token
+	was    Token // the predecessor without its successor
 }
 
 // Rotate makes a token that succeeds the token of that name. Both are accepted until
@@ -40,14 +44,38 @@ func (s *Store) Rotate(name string, o Rotation) (Rotated, error) {
 		if o.Scope != nil {
 			next.Scope = *o.Scope
 		}
+		was := *before
 		before.end(next.Created.Add(o.Overlap))
-		out = Rotated{Secret: secret, Token: next.Token, Before: *before}
+		out = Rotated{Secret: secret, Token: next.Token, Before: *before, was: was}
 		return succeed(records, next), nil
 	})
 	if err != nil {
 		return Rotated{}, err
 	}
 	return out, nil
+}
+
+// Undo revokes a successor that was given to no one, and the predecessor lives as long as without it.
+// If the successor is already succeeded or revoked, the predecessor is not changed. Errors: ErrNoToken, or
+// a failure of the store.
+func (s *Store) Undo(r Rotated) error {
+	return s.change(func(records []record) ([]record, error) {
+		next, before := indexOf(records, r.ID), indexOf(records, r.Before.ID)
+		if next < 0 {
+			return nil, ErrNoToken
+		}
+		if before >= 0 && records[next].current() {
+			records[before].Expires, records[before].Succeeded = r.was.Expires, r.was.Succeeded
+		}
+		if records[next].Revoked.IsZero() {
+			records[next].Revoked = time.Now().UTC()
+		}
+		return records, nil
+	})
+}
+
+func indexOf(records []record, id string) int {
+	return slices.IndexFunc(records, func(r record) bool { return r.ID == id })
 }
 
 // end makes a token expire at last, unless it expires earlier.
