@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -45,9 +46,11 @@ func (v *view) lay(r *root, l layer) error {
 		v.scratch = append(v.scratch, l.path)
 		return r.mount("tmpfs", l.path, unix.MS_NODEV, scratchSize(v.plan.Limits.Memory), create, false)
 	case pinLayer:
-		return r.pin(l.path)
-	case coverLayer, ownCoverLayer:
-		return v.cover(r, l)
+		return unlessGone(r.pin(l.path))
+	case coverLayer:
+		return unlessGone(v.cover(r, l, create))
+	case ownCoverLayer:
+		return v.cover(r, l, create)
 	}
 	if err := r.bind(l.fd, l.path, l.dir, create, l.write); err != nil {
 		return err
@@ -63,12 +66,20 @@ func (all layers) above(l layer) layers {
 	return all[:slices.IndexFunc(all, func(x layer) bool { return x.path == l.path })]
 }
 
-// cover hides a path: a directory becomes an empty one, anything else the null device.
-func (v *view) cover(r *root, l layer) error {
-	if l.dir {
-		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", false, true)
+// unlessGone returns nil for a path that no longer exists, such as a socket whose program has ended since it was found.
+func unlessGone(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
 	}
-	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, false, false)
+	return err
+}
+
+// cover hides a path: a directory becomes an empty one, anything else the null device.
+func (v *view) cover(r *root, l layer, create bool) error {
+	if l.dir {
+		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", create, true)
+	}
+	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, create, false)
 }
 
 func isNull(d grabbed) bool { return d.path == null }

@@ -19,14 +19,6 @@ var homeSecrets = []string{
 	".config/doorward", ".local/state/doorward", ".local/share/doorward",
 }
 
-// engines lists sockets through which a program can act outside of its sandbox. The directory of a user's runtime
-// files is one of them: systemd, the session bus, keyrings and agents all listen there.
-var engines = []string{
-	"/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio",
-	"/run/libvirt", "/run/WSL", "/run/snapd.socket", "/run/snapd-snap.socket", "/run/pcscd", "/run/screen", "/run/tmux",
-	"/var/run/docker.sock", "/var/run/dbus", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
-}
-
 // resolvers resolve names for any process, and so carry data out of a network namespace.
 var resolvers = []string{"/run/systemd/resolve", "/run/nscd", "/run/avahi-daemon", "/run/resolvconf", "/run/NetworkManager/resolv.conf"}
 
