@@ -90,14 +90,16 @@ var broad = []string{"/", "/bin", "/boot", "/data", "/dev", "/etc", "/home", "/l
 	"/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/run", "/var/tmp", "/workspace"}
 
 // narrow reports whether a directory can be granted without having been named: it is not in broad, and neither is nor
-// contains a home or a hidden path.
+// contains a home, a secret of a home or a hidden path.
 func (v *view) narrow(dir string) bool {
 	if !filepath.IsAbs(dir) || slices.Contains(broad, filepath.Clean(dir)) {
 		return false
 	}
-	return !slices.ContainsFunc(slices.Concat(v.plan.Homes, v.plan.Hide), func(path string) bool {
-		return path == dir || below(path, dir)
-	})
+	unnamed := slices.Concat(v.plan.Homes, v.plan.Hide)
+	for _, home := range v.plan.Homes {
+		unnamed = append(unnamed, pathsBelow(home, homeSecrets)...)
+	}
+	return !slices.ContainsFunc(unnamed, func(path string) bool { return within(path, dir) })
 }
 
 func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }

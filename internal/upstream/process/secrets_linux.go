@@ -1,5 +1,7 @@
 package process
 
+import "slices"
+
 // homeSecrets lists private files of programs in a home directory: keys, tokens, cookies and histories. They stay
 // hidden if a whole home, or a directory above them, is granted. A server that needs one of them names it in read or
 // write.
@@ -16,6 +18,7 @@ var homeSecrets = []string{
 	".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history",
 	".local/share/fish/fish_history",
 	".Xauthority", ".ICEauthority",
+	".dotnet/corefx", ".aspnet/DataProtection-Keys", ".microsoft/usersecrets",
 	".config/doorward", ".local/state/doorward", ".local/share/doorward",
 }
 
@@ -30,21 +33,28 @@ var rootSecrets = []string{
 }
 
 // systemDirs lists the directories that every server may read and execute. The rest of the host's root is absent.
-var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/nix/var/nix/profiles",
-	"/gnu/store", "/var/cache/fontconfig", "/var/lib/ca-certificates", "/run/current-system", "/run/opengl-driver",
-	"/home/linuxbrew/.linuxbrew"}
+var systemDirs = slices.Concat([]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
+	"/nix/var/nix/profiles", "/gnu/store", "/var/cache/fontconfig", "/var/lib/ca-certificates", "/run/current-system", "/run/opengl-driver"},
+	pathsBelow("/home/linuxbrew/.linuxbrew", homebrew))
 
 // systemLinks lists paths that are links on many systems and lead to directories of which a server has its own.
 var systemLinks = []string{"/var/run", "/var/lock"}
 
 // toolchains lists directories of a home that hold programs and no secrets, from version managers and installers.
 // Servers may read and execute them. Caches, stores and settings are not among them.
-var toolchains = []string{
+var toolchains = slices.Concat([]string{
 	".local/bin", "bin", ".nvm", ".volta", ".asdf", ".fnm", ".local/share/fnm", ".local/share/mise", ".nodenv", ".n", ".npm-global",
-	".pyenv", ".local/share/uv/python", ".rbenv", ".rustup", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".dotnet", ".sdkman/candidates",
-	".nix-profile", ".local/state/nix/profiles", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", ".cache/ms-playwright",
-	".cache/puppeteer",
-}
+	".pyenv", ".local/share/uv/python", ".rbenv", ".rustup", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".sdkman/candidates",
+	".nix-profile", ".local/state/nix/profiles", "miniconda3", "anaconda3", "miniforge3", ".cache/ms-playwright", ".cache/puppeteer",
+}, pathsBelow(".linuxbrew", homebrew), pathsBelow(".dotnet", dotnet))
+
+// homebrew lists the parts of an installation of Homebrew that hold programs, and the certificates that these trust.
+// Its var and the rest of its etc hold the data and the settings of services.
+var homebrew = []string{"bin", "sbin", "lib", "libexec", "include", "share", "opt", "Cellar", "Caskroom", "Homebrew", "etc/ca-certificates",
+	"etc/openssl@3/cert.pem", "etc/openssl@3/certs", "etc/openssl@3/openssl.cnf", "etc/fonts"}
+
+// dotnet lists the parts of ~/.dotnet that hold programs. Its corefx holds private keys.
+var dotnet = []string{"dotnet", "host", "sdk", "shared", "packs", "templates", "sdk-manifests", "metadata", "library-packs", "tools"}
 
 // dns is the port of name resolution.
 const dns = 53
