@@ -97,7 +97,7 @@ func (v *view) narrow(dir string) bool {
 	}
 	unnamed := slices.Concat(v.plan.Homes, v.plan.Hide)
 	for _, home := range v.plan.Homes {
-		unnamed = append(unnamed, pathsBelow(home, homeSecrets)...)
+		unnamed = append(unnamed, secretsOf(home)...)
 	}
 	return !slices.ContainsFunc(unnamed, func(path string) bool { return within(path, dir) })
 }
@@ -201,6 +201,10 @@ func newView(p *plan, program string) (*view, error) {
 	if err := v.addHome(); err != nil {
 		return nil, err
 	}
+	if len(p.Homes) > 0 {
+		v.npmrc = filepath.Join(p.Homes[0], ".npmrc")
+		v.public = publicSettings(v.npmrc)
+	}
 	v.addPaths(ownLayer, false, p.Own...)
 	v.order()
 	covers, err := coversOf(p)
@@ -254,9 +258,6 @@ func (v *view) addHome() error {
 		return fmt.Errorf("opening the server's private home %s: %w", v.plan.Home, err)
 	}
 	v.layers = append(v.layers, layer{path: v.home, kind: homeLayer, write: true, fd: held.fd, dir: true})
-	if len(v.plan.Homes) > 0 {
-		v.npmrc = publicSettings(filepath.Join(v.plan.Homes[0], ".npmrc"))
-	}
 	return nil
 }
 

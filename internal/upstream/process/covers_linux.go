@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -57,7 +58,7 @@ func coversOf(p *plan) ([]cover, error) {
 func secretPaths(p *plan) []string {
 	var all []string
 	for _, home := range p.Homes {
-		all = append(all, pathsBelow(home, homeSecrets)...)
+		all = append(all, secretsOf(home)...)
 	}
 	if os.Geteuid() == 0 {
 		all = append(all, rootSecrets...)
@@ -65,6 +66,19 @@ func secretPaths(p *plan) []string {
 		all = append(all, keys...)
 	}
 	return all
+}
+
+// secretsOf returns the private paths in a home: those of homeSecrets, and the credentials that profiles grant. A path
+// inside of another one is left out, because a grant of that one includes it.
+func secretsOf(home string) []string {
+	all := slices.Clone(homeSecrets)
+	for _, p := range profiles() {
+		all = slices.Concat(all, p.Read, p.Write)
+	}
+	outer := slices.DeleteFunc(slices.Clone(all), func(path string) bool {
+		return filepath.IsAbs(path) || slices.ContainsFunc(all, func(dir string) bool { return below(path, dir) })
+	})
+	return pathsBelow(home, outer)
 }
 
 func locate(path string) (real string, dir bool, err error) {

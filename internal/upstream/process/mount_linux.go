@@ -55,8 +55,8 @@ func (v *view) lay(r *root, l layer) error {
 	if err := r.bind(l.fd, l.path, l.dir, create, l.write); err != nil {
 		return err
 	}
-	if l.kind == homeLayer && len(v.npmrc) > 0 {
-		return r.text(filepath.Join(l.path, ".npmrc"), v.npmrc)
+	if l.kind == homeLayer && len(v.public) > 0 {
+		return r.text(filepath.Join(l.path, ".npmrc"), v.public, true)
 	}
 	return nil
 }
@@ -74,10 +74,14 @@ func unlessGone(err error) error {
 	return err
 }
 
-// cover hides a path: a directory becomes an empty one, anything else the null device.
+// cover hides a path: a directory becomes an empty one, the settings of npm those without credentials, anything else
+// the null device.
 func (v *view) cover(r *root, l layer, create bool) error {
-	if l.dir {
+	switch {
+	case l.dir:
 		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", create, true)
+	case l.kind == coverLayer && len(v.public) > 0 && sameFile(l.path, resolved(v.npmrc)):
+		return r.text(l.path, v.public, create)
 	}
 	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, create, false)
 }

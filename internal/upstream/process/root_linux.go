@@ -223,7 +223,7 @@ func (r *root) link(path, target string) error {
 }
 
 // text mounts a read-only file with a given content at a path.
-func (r *root) text(path string, content []byte) error {
+func (r *root) text(path string, content []byte, create bool) error {
 	const name = ".text"
 	fd, err := unix.Openat(r.fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -234,7 +234,7 @@ func (r *root) text(path string, content []byte) error {
 	if _, err := f.Write(content); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err := r.bind(fd, path, false, true, false); err != nil {
+	if err := r.bind(fd, path, false, create, false); err != nil {
 		return err
 	}
 	return unix.Unlinkat(r.fd, name, 0) // the mount keeps the file

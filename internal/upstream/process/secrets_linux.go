@@ -2,9 +2,9 @@ package process
 
 import "slices"
 
-// homeSecrets lists private files of programs in a home directory: keys, tokens, cookies and histories. They stay
-// hidden if a whole home, or a directory above them, is granted. A server that needs one of them names it in read or
-// write.
+// homeSecrets lists private files of programs in a home directory: keys, tokens, cookies and histories. They and the
+// credentials of profiles stay hidden if a whole home, or a directory above them, is granted. A server that needs one
+// of them names it in read or write.
 var homeSecrets = []string{
 	".ssh", ".gnupg", ".password-store", ".pki", ".local/share/keyrings", ".local/share/kwalletd", ".config/age", ".config/sops",
 	".config/op", ".1password", ".config/Bitwarden", ".config/Bitwarden CLI", ".vault-token",
@@ -12,7 +12,7 @@ var homeSecrets = []string{
 	".kube", ".docker", ".config/containers", ".local/share/containers", ".colima", ".lima", ".rd",
 	".netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".pypirc",
 	".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".pgpass", ".my.cnf", ".mylogin.cnf",
-	".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".config/github-copilot",
+	".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json", ".config/github-copilot",
 	".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge",
 	".config/vivaldi", ".config/opera",
 	".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history",

@@ -33,7 +33,8 @@ type view struct {
 	refused []string // paths that lead out of a writable directory by a link
 	astray  []error  // errors for such paths; the server is not started
 	hidden  []string // paths that covers hide inside of a grant
-	npmrc   []byte
+	npmrc   string   // the user's settings of npm; public: those without credentials
+	public  []byte
 	note    func(name, state, detail string) // notes a measure
 }
 
