@@ -70,19 +70,26 @@ var beside = []string{"lib", "lib64", "libexec", "share", "include", "node_modul
 // installation, otherwise its own directory unless that holds more than programs.
 func (v *view) company(program string) []string {
 	dir := filepath.Dir(program)
-	if b := filepath.Base(dir); b == "bin" || b == ".bin" || b == "sbin" {
-		all := []string{dir}
-		for _, name := range beside {
-			if path := filepath.Join(filepath.Dir(dir), name); filepath.Base(filepath.Dir(dir)) != ".local" && exists(path) {
-				all = append(all, path)
-			}
+	if b := filepath.Base(dir); b != "bin" && b != ".bin" && b != "sbin" {
+		if v.narrow(dir) {
+			return []string{dir}
 		}
-		return all
+		return nil
 	}
-	if v.narrow(dir) {
-		return []string{dir}
+	all := []string{dir}
+	for _, name := range beside {
+		if path := filepath.Join(filepath.Dir(dir), name); v.plan.installation(filepath.Dir(dir)) && exists(path) {
+			all = append(all, path)
+		}
 	}
-	return nil
+	return all
+}
+
+// installation reports whether the directories of a root belong to one program: a home, its .local and the
+// directories in broad hold files of others.
+func (p *plan) installation(root string) bool {
+	return filepath.Base(root) != ".local" && !slices.Contains(broad, root) &&
+		!slices.ContainsFunc(p.Homes, func(home string) bool { return root == home || root == resolved(home) })
 }
 
 // broad lists directories with the files of many programs or users. They are granted only if they are named.
