@@ -71,15 +71,25 @@ func sandboxOf(c *config.Config, home string, s *config.Server) process.Sandbox 
 
 // nameVariable adds the paths in a variable. A list of paths is for look-ups and goes to
 // Listed. TMPDIR and the user's own HOME are ignored: they do not name files that the server
-// needs.
+// needs. Variables of sockets are ignored, because such a socket leads out of the sandbox.
 func nameVariable(box *process.Sandbox, name, value, user string) {
 	switch list := filepath.SplitList(value); {
-	case name == "TMPDIR", name == "HOME" && filepath.Clean(value) == user:
+	case name == "TMPDIR", name == "HOME" && filepath.Clean(value) == user, ofSocket(name):
 	case name == "PATH", len(list) > 1 && !slices.ContainsFunc(list, notAbsolute):
 		box.Listed = append(box.Listed, list...)
 	default:
 		box.Named = append(box.Named, pathsIn(value)...)
 	}
+}
+
+// socketVariables lists the variables that name sockets of the user's session, of agents and
+// of container engines, or directories of them. Only write and profiles grant these.
+var socketVariables = []string{"XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "GPG_AGENT_INFO", "GNOME_KEYRING_CONTROL", "DOCKER_HOST", "CONTAINER_HOST",
+	"CONTAINERD_ADDRESS", "BUILDKIT_HOST", "LIBVIRT_DEFAULT_URI", "DISPLAY", "WAYLAND_DISPLAY", "SESSION_MANAGER", "PULSE_SERVER", "PIPEWIRE_REMOTE",
+	"NOTIFY_SOCKET", "TMUX", "TMUX_TMPDIR", "STY", "SCREENDIR", "NVIM", "KITTY_LISTEN_ON", "VSCODE_IPC_HOOK_CLI", "VSCODE_GIT_IPC_HANDLE"}
+
+func ofSocket(variable string) bool {
+	return slices.Contains(socketVariables, variable) || strings.HasPrefix(variable, "DBUS_")
 }
 
 func notAbsolute(path string) bool { return !filepath.IsAbs(path) }

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -76,7 +78,7 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 		}
 	}
 	granted := slices.Concat(box.Read, box.Write, box.Named, box.Listed, []string{s.Cwd})
-	var hints []string
+	hints := socketHints(s, box)
 	for _, path := range paths {
 		if path == home || within(granted, path) || within(u.never, path) || within(box.Hide, path) {
 			continue
@@ -84,6 +86,36 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 		hints = append(hints, path+": "+remedy(path, home))
 	}
 	return hints
+}
+
+// socketHints returns, for each path in a variable of sockets, the key that grants it.
+func socketHints(s *config.Server, box process.Sandbox) []string {
+	var hints []string
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		if !ofSocket(name) {
+			continue
+		}
+		for _, path := range pathWord.FindAllString(s.Env[name].Reveal(), 8) {
+			path = filepath.Clean(path)
+			if real, err := filepath.EvalSymlinks(path); err == nil && !slices.Contains(box.Write, path) && !slices.Contains(box.Write, real) {
+				hints = append(hints, path+": "+name+" does not grant it; "+socketRemedy(path))
+			}
+		}
+	}
+	return hints
+}
+
+// socketRemedy returns the configuration key that grants a socket, or the sockets in a directory.
+func socketRemedy(path string) string {
+	if !isSocket(path) {
+		path += "/…"
+	}
+	return fmt.Sprintf("write: [%s] grants a socket, and the server can then act through the program behind it, outside of its sandbox", path)
+}
+
+func isSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&fs.ModeSocket != 0
 }
 
 // within reports whether a path is one of dirs or below one.
@@ -101,6 +133,9 @@ func remedy(path, home string) string {
 		if within(slices.Concat(box.Read, box.Write), path) {
 			return fmt.Sprintf("read: [%s] grants it", name)
 		}
+	}
+	if isSocket(path) {
+		return socketRemedy(path)
 	}
 	return fmt.Sprintf("read: [%s] grants it", path)
 }

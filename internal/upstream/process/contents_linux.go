@@ -70,19 +70,26 @@ var beside = []string{"lib", "lib64", "libexec", "share", "include", "node_modul
 // installation, otherwise its own directory unless that holds more than programs.
 func (v *view) company(program string) []string {
 	dir := filepath.Dir(program)
-	if b := filepath.Base(dir); b == "bin" || b == ".bin" || b == "sbin" {
-		all := []string{dir}
-		for _, name := range beside {
-			if path := filepath.Join(filepath.Dir(dir), name); filepath.Base(filepath.Dir(dir)) != ".local" && exists(path) {
-				all = append(all, path)
-			}
+	if b := filepath.Base(dir); b != "bin" && b != ".bin" && b != "sbin" {
+		if v.narrow(dir) {
+			return []string{dir}
 		}
-		return all
+		return nil
 	}
-	if v.narrow(dir) {
-		return []string{dir}
+	all := []string{dir}
+	for _, name := range beside {
+		if path := filepath.Join(filepath.Dir(dir), name); v.plan.installation(filepath.Dir(dir)) && exists(path) {
+			all = append(all, path)
+		}
 	}
-	return nil
+	return all
+}
+
+// installation reports whether the directories of a root belong to one program: a home, its .local and the
+// directories in broad hold files of others.
+func (p *plan) installation(root string) bool {
+	return filepath.Base(root) != ".local" && !slices.Contains(broad, root) &&
+		!slices.ContainsFunc(p.Homes, func(home string) bool { return root == home || root == resolved(home) })
 }
 
 // broad lists directories with the files of many programs or users. They are granted only if they are named.
@@ -90,14 +97,16 @@ var broad = []string{"/", "/bin", "/boot", "/data", "/dev", "/etc", "/home", "/l
 	"/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/run", "/var/tmp", "/workspace"}
 
 // narrow reports whether a directory can be granted without having been named: it is not in broad, and neither is nor
-// contains a home or a hidden path.
+// contains a home, a secret of a home or a hidden path.
 func (v *view) narrow(dir string) bool {
 	if !filepath.IsAbs(dir) || slices.Contains(broad, filepath.Clean(dir)) {
 		return false
 	}
-	return !slices.ContainsFunc(slices.Concat(v.plan.Homes, v.plan.Hide), func(path string) bool {
-		return path == dir || below(path, dir)
-	})
+	unnamed := slices.Concat(v.plan.Homes, v.plan.Hide)
+	for _, home := range v.plan.Homes {
+		unnamed = append(unnamed, secretsOf(home)...)
+	}
+	return !slices.ContainsFunc(unnamed, func(path string) bool { return within(path, dir) })
 }
 
 func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
@@ -199,6 +208,10 @@ func newView(p *plan, program string) (*view, error) {
 	if err := v.addHome(); err != nil {
 		return nil, err
 	}
+	if len(p.Homes) > 0 {
+		v.npmrc = filepath.Join(p.Homes[0], ".npmrc")
+		v.public = publicSettings(v.npmrc)
+	}
 	v.addPaths(ownLayer, false, p.Own...)
 	v.order()
 	covers, err := coversOf(p)
@@ -252,9 +265,6 @@ func (v *view) addHome() error {
 		return fmt.Errorf("opening the server's private home %s: %w", v.plan.Home, err)
 	}
 	v.layers = append(v.layers, layer{path: v.home, kind: homeLayer, write: true, fd: held.fd, dir: true})
-	if len(v.plan.Homes) > 0 {
-		v.npmrc = publicSettings(filepath.Join(v.plan.Homes[0], ".npmrc"))
-	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,19 +14,23 @@ import (
 
 // cover is a path of the host, with all links followed, that must stay hidden inside of what a server is granted.
 type cover struct {
-	path string
-	own  bool // Doorward's own: hidden even if it is named
-	dir  bool
+	path   string
+	own    bool // Doorward's own: hidden even if it is named
+	engine bool // of engines: hidden unless it is named by write
+	dir    bool
 }
 
 // coversOf lists the paths that must stay hidden, each with the other paths by which the host's mounts show it.
 func coversOf(p *plan) ([]cover, error) {
-	wanted := make([]cover, 0, len(p.Hide)+len(engines))
+	var wanted []cover
 	for _, path := range p.Hide {
 		wanted = append(wanted, cover{path: path, own: true})
 	}
 	for _, path := range secretPaths(p) {
 		wanted = append(wanted, cover{path: path})
+	}
+	for _, path := range engineSockets(p.Homes) {
+		wanted = append(wanted, cover{path: path, engine: true})
 	}
 	mounts, err := readMounts()
 	if err != nil {
@@ -42,28 +47,38 @@ func coversOf(p *plan) ([]cover, error) {
 		}
 		for _, path := range mounts.aliases(real) {
 			if sameFile(real, path) {
-				all = append(all, cover{path: path, own: c.own, dir: dir})
+				all = append(all, cover{path: path, own: c.own, engine: c.engine, dir: dir})
 			}
 		}
 	}
 	return all, nil
 }
 
-// secretPaths lists paths that hold credentials, or lead out of the sandbox.
+// secretPaths lists paths that hold credentials.
 func secretPaths(p *plan) []string {
 	var all []string
 	for _, home := range p.Homes {
-		for _, name := range homeSecrets {
-			all = append(all, filepath.Join(home, name))
-		}
+		all = append(all, secretsOf(home)...)
 	}
-	all = append(all, engines...)
 	if os.Geteuid() == 0 {
 		all = append(all, rootSecrets...)
 		keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key") // the pattern is well-formed
 		all = append(all, keys...)
 	}
 	return all
+}
+
+// secretsOf returns the private paths in a home: those of homeSecrets, and the credentials that profiles grant. A path
+// inside of another one is left out, because a grant of that one includes it.
+func secretsOf(home string) []string {
+	all := slices.Clone(homeSecrets)
+	for _, p := range profiles() {
+		all = slices.Concat(all, p.Read, p.Write)
+	}
+	outer := slices.DeleteFunc(slices.Clone(all), func(path string) bool {
+		return filepath.IsAbs(path) || slices.ContainsFunc(all, func(dir string) bool { return below(path, dir) })
+	})
+	return pathsBelow(home, outer)
 }
 
 func locate(path string) (real string, dir bool, err error) {

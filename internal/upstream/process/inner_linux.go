@@ -23,14 +23,14 @@ func startInner(c call) (int, error) {
 	if err := unix.Pipe2(alive[:], unix.O_CLOEXEC); err != nil {
 		return 0, os.NewSyscallError("pipe", err)
 	}
-	defer unix.Close(alive[0]) // the other end stays open as long as this process lives
 	files := []uintptr{0, 1, 2, uintptr(alive[0]), reportFD}
 	argv := append([]string{"doorward", subcommand, innerWord, "--"}, c.argv...)
 	pid, err := 0, error(nil)
 	for _, p := range attempts(*c.plan) {
 		attr := &syscall.ProcAttr{Env: os.Environ(), Files: files, Sys: innerAttr(p)}
 		if pid, err = syscall.ForkExec("/proc/self/exe", argv, attr); err == nil {
-			_, err = unix.Write(alive[1], append([]byte(p.String()), 0))
+			_ = unix.Close(alive[0]) // the other end stays open as long as this process lives
+			err = writeAll(alive[1], append([]byte(p.String()), 0))
 			break
 		}
 	}
@@ -40,6 +40,18 @@ func startInner(c call) (int, error) {
 		return 0, err
 	}
 	return pid, unix.Close(reportFD)
+}
+
+// writeAll writes to a blocking descriptor. A signal can cut a single write short.
+func writeAll(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Write(fd, b)
+		if err != nil && err != unix.EINTR {
+			return os.NewSyscallError("sending the plan of the sandbox", err)
+		}
+		b = b[max(n, 0):]
+	}
+	return nil
 }
 
 // attempts returns the plan with a user namespace, and for root, which can do without, another one without it.

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -45,15 +46,17 @@ func (v *view) lay(r *root, l layer) error {
 		v.scratch = append(v.scratch, l.path)
 		return r.mount("tmpfs", l.path, unix.MS_NODEV, scratchSize(v.plan.Limits.Memory), create, false)
 	case pinLayer:
-		return r.pin(l.path)
-	case coverLayer, ownCoverLayer:
-		return v.cover(r, l)
+		return unlessGone(r.pin(l.path))
+	case coverLayer:
+		return unlessGone(v.cover(r, l, create))
+	case ownCoverLayer:
+		return v.cover(r, l, create)
 	}
 	if err := r.bind(l.fd, l.path, l.dir, create, l.write); err != nil {
 		return err
 	}
-	if l.kind == homeLayer && len(v.npmrc) > 0 {
-		return r.text(filepath.Join(l.path, ".npmrc"), v.npmrc)
+	if l.kind == homeLayer && len(v.public) > 0 {
+		return r.text(filepath.Join(l.path, ".npmrc"), v.public, true)
 	}
 	return nil
 }
@@ -63,12 +66,24 @@ func (all layers) above(l layer) layers {
 	return all[:slices.IndexFunc(all, func(x layer) bool { return x.path == l.path })]
 }
 
-// cover hides a path: a directory becomes an empty one, anything else the null device.
-func (v *view) cover(r *root, l layer) error {
-	if l.dir {
-		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", false, true)
+// unlessGone returns nil for a path that no longer exists, such as a socket whose program has ended since it was found.
+func unlessGone(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
 	}
-	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, false, false)
+	return err
+}
+
+// cover hides a path: a directory becomes an empty one, the settings of npm those without credentials, anything else
+// the null device.
+func (v *view) cover(r *root, l layer, create bool) error {
+	switch {
+	case l.dir:
+		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", create, true)
+	case l.kind == coverLayer && len(v.public) > 0 && sameFile(l.path, resolved(v.npmrc)):
+		return r.text(l.path, v.public, create)
+	}
+	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, create, false)
 }
 
 func isNull(d grabbed) bool { return d.path == null }

@@ -4,6 +4,7 @@ package process
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"strconv"
 	"sync"
@@ -93,10 +94,21 @@ func launch(r *Runner, s Spec, plan *plan) (*Process, error) {
 	return p, nil
 }
 
-// handOver writes the plan to the control pipe, which has room for 64 KiB. A stage that reads only part of it starts
-// nothing and reports that.
+// handOver writes the plan to the control pipe. A pipe has room for 64 KiB, and for two pages if the user has many, so
+// the rest of a longer plan is written as the stage reads.
 func (p *Process) handOver(plan *plan) {
-	_, _ = unix.Write(p.control, append([]byte(plan.String()), 0))
+	rest := append([]byte(plan.String()), 0)
+	for end := time.Now().Add(reportPatience); len(rest) > 0; {
+		n, err := unix.Write(p.control, rest)
+		rest = rest[max(n, 0):]
+		switch {
+		case err == unix.EAGAIN && time.Now().Before(end):
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(p.control), Events: unix.POLLOUT}}, 100)
+		case err != nil && err != unix.EINTR:
+			p.report.unsent = fmt.Errorf("sending the plan of the sandbox, with %d bytes left: %w", len(rest), err)
+			return
+		}
+	}
 }
 
 // dir returns the supervisor's working directory. It is entered between fork and exec, when the descriptor of Folder

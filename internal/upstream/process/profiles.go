@@ -8,8 +8,9 @@ import (
 
 // Profile is a named set of grants for a kind of server. Relative paths are relative to the user's home.
 type Profile struct {
-	Read, Write []string
-	Nested      bool // the server makes namespaces of its own
+	Read, Write []string // credentials and sockets, which are hidden in every other grant
+	Public      []string // granted to read, and hidden in no other grant
+	Nested      bool     // the server makes namespaces of its own
 }
 
 // profiles returns the known profiles. Each grants credentials, or a way out of the sandbox, so none is granted by
@@ -18,12 +19,12 @@ func profiles() map[string]Profile {
 	return map[string]Profile{
 		"aws":         {Read: []string{".aws"}, Write: []string{".aws/cli/cache", ".aws/sso/cache"}},
 		"azure":       {Write: []string{".azure"}},
-		"browsers":    {Read: []string{".cache/ms-playwright", ".cache/puppeteer"}, Nested: true},
+		"browsers":    {Public: []string{".cache/ms-playwright", ".cache/puppeteer"}, Nested: true},
 		"docker":      {Read: []string{".docker"}, Write: []string{"/run/docker.sock", ".docker/run/docker.sock", ".colima/default/docker.sock", ".rd/docker.sock"}},
 		"gcloud":      {Write: []string{".config/gcloud"}},
-		"git":         {Read: []string{".gitconfig", ".config/git"}},
+		"git":         {Public: []string{".gitconfig", ".config/git"}},
 		"github":      {Read: []string{".config/gh"}},
-		"huggingface": {Read: []string{".cache/huggingface"}},
+		"huggingface": {Read: []string{".cache/huggingface/token", ".cache/huggingface/stored_tokens"}, Public: []string{".cache/huggingface"}},
 		"kubernetes":  {Read: []string{".kube", ".minikube"}},
 		"mcp-remote":  {Write: []string{".mcp-auth"}},
 		"npm":         {Read: []string{".npmrc"}},
@@ -56,7 +57,7 @@ func (s *Sandbox) grantProfile(name, home string) bool {
 		return false
 	}
 	s.Nested = s.Nested || p.Nested
-	s.Read = append(s.Read, pathsBelow(home, p.Read)...)
+	s.Read = slices.Concat(s.Read, pathsBelow(home, p.Public), pathsBelow(home, p.Read))
 	s.Write = append(s.Write, pathsBelow(home, p.Write)...)
 	return true
 }

@@ -45,9 +45,10 @@ const reportPatience = 20 * time.Second
 // reportReader reads the notes without a goroutine: Start waits for the first one, and the last one is read after the
 // end.
 type reportReader struct {
-	mode  string
-	file  *os.File
-	holds atomic.Pointer[[]Measure]
+	mode   string
+	file   *os.File
+	unsent error // the plan has not reached the stage, which reports nothing then
+	holds  atomic.Pointer[[]Measure]
 
 	mu   sync.Mutex // Process.ended may read while the first note is waited for
 	rest []byte     // read but not parsed yet
@@ -69,6 +70,9 @@ func (r *reportReader) measures() []Measure {
 func (r *reportReader) first() error {
 	if r == nil {
 		return nil
+	}
+	if r.unsent != nil {
+		return fmt.Errorf("%w: %w", ErrNotContained, r.unsent)
 	}
 	n, err := r.next(reportPatience)
 	switch {

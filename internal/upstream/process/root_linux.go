@@ -223,7 +223,7 @@ func (r *root) link(path, target string) error {
 }
 
 // text mounts a read-only file with a given content at a path.
-func (r *root) text(path string, content []byte) error {
+func (r *root) text(path string, content []byte, create bool) error {
 	const name = ".text"
 	fd, err := unix.Openat(r.fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -234,7 +234,7 @@ func (r *root) text(path string, content []byte) error {
 	if _, err := f.Write(content); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err := r.bind(fd, path, false, true, false); err != nil {
+	if err := r.bind(fd, path, false, create, false); err != nil {
 		return err
 	}
 	return unix.Unlinkat(r.fd, name, 0) // the mount keeps the file
@@ -247,10 +247,39 @@ func readOnly(path string, all bool) error {
 		flags = unix.AT_RECURSIVE
 	}
 	err := unix.MountSetattr(unix.AT_FDCWD, path, flags, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
-	if err != unix.ENOSYS {
+	if err == unix.ENOSYS {
+		return remount(path, all)
+	}
+	return err
+}
+
+// remount does the work of readOnly for kernels before 5.12, one mount at a time. A mount that cannot be reached, such
+// as one of FUSE for another user, is left out: the server cannot reach it either.
+func remount(path string, all bool) error {
+	if err := remountOne(path); err != nil || !all {
 		return err
 	}
-	// Kernels before 5.12: only this one mount, and with the flags that it must keep.
+	held, err := grab(path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(held.fd)
+	mounts, err := readMounts()
+	if err != nil {
+		return err
+	}
+	for _, m := range mounts {
+		if below(m.path, held.path) {
+			if err := remountOne(m.path); err != nil && !absent(err) {
+				return fmt.Errorf("%s: %w", m.path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// remountOne makes one mount read-only, with the flags that it must keep.
+func remountOne(path string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
 		return err

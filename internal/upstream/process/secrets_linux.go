@@ -1,8 +1,10 @@
 package process
 
-// homeSecrets lists private files of programs in a home directory: keys, tokens, cookies and histories. They stay
-// hidden if a whole home, or a directory above them, is granted. A server that needs one of them names it in read or
-// write.
+import "slices"
+
+// homeSecrets lists private files of programs in a home directory: keys, tokens, cookies and histories. They and the
+// credentials of profiles stay hidden if a whole home, or a directory above them, is granted. A server that needs one
+// of them names it in read or write.
 var homeSecrets = []string{
 	".ssh", ".gnupg", ".password-store", ".pki", ".local/share/keyrings", ".local/share/kwalletd", ".config/age", ".config/sops",
 	".config/op", ".1password", ".config/Bitwarden", ".config/Bitwarden CLI", ".vault-token",
@@ -10,21 +12,14 @@ var homeSecrets = []string{
 	".kube", ".docker", ".config/containers", ".local/share/containers", ".colima", ".lima", ".rd",
 	".netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".pypirc",
 	".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".pgpass", ".my.cnf", ".mylogin.cnf",
-	".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".config/github-copilot",
+	".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".local/share/opencode/auth.json", ".config/github-copilot",
 	".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge",
 	".config/vivaldi", ".config/opera",
 	".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history",
 	".local/share/fish/fish_history",
 	".Xauthority", ".ICEauthority",
+	".dotnet/corefx", ".aspnet/DataProtection-Keys", ".microsoft/usersecrets",
 	".config/doorward", ".local/state/doorward", ".local/share/doorward",
-}
-
-// engines lists sockets through which a program can act outside of its sandbox. The directory of a user's runtime
-// files is one of them: systemd, the session bus, keyrings and agents all listen there.
-var engines = []string{
-	"/run/user", "/run/dbus", "/run/systemd/private", "/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio",
-	"/run/libvirt", "/run/WSL", "/run/snapd.socket", "/run/snapd-snap.socket", "/run/pcscd", "/run/screen", "/run/tmux",
-	"/var/run/docker.sock", "/var/run/dbus", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
 }
 
 // resolvers resolve names for any process, and so carry data out of a network namespace.
@@ -38,21 +33,28 @@ var rootSecrets = []string{
 }
 
 // systemDirs lists the directories that every server may read and execute. The rest of the host's root is absent.
-var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store", "/nix/var/nix/profiles",
-	"/gnu/store", "/var/cache/fontconfig", "/var/lib/ca-certificates", "/run/current-system", "/run/opengl-driver",
-	"/home/linuxbrew/.linuxbrew"}
+var systemDirs = slices.Concat([]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
+	"/nix/var/nix/profiles", "/gnu/store", "/var/cache/fontconfig", "/var/lib/ca-certificates", "/run/current-system", "/run/opengl-driver"},
+	pathsBelow("/home/linuxbrew/.linuxbrew", homebrew))
 
 // systemLinks lists paths that are links on many systems and lead to directories of which a server has its own.
 var systemLinks = []string{"/var/run", "/var/lock"}
 
 // toolchains lists directories of a home that hold programs and no secrets, from version managers and installers.
 // Servers may read and execute them. Caches, stores and settings are not among them.
-var toolchains = []string{
+var toolchains = slices.Concat([]string{
 	".local/bin", "bin", ".nvm", ".volta", ".asdf", ".fnm", ".local/share/fnm", ".local/share/mise", ".nodenv", ".n", ".npm-global",
-	".pyenv", ".local/share/uv/python", ".rbenv", ".rustup", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".dotnet", ".sdkman/candidates",
-	".nix-profile", ".local/state/nix/profiles", ".linuxbrew", "miniconda3", "anaconda3", "miniforge3", ".cache/ms-playwright",
-	".cache/puppeteer",
-}
+	".pyenv", ".local/share/uv/python", ".rbenv", ".rustup", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".sdkman/candidates",
+	".nix-profile", ".local/state/nix/profiles", "miniconda3", "anaconda3", "miniforge3", ".cache/ms-playwright", ".cache/puppeteer",
+}, pathsBelow(".linuxbrew", homebrew), pathsBelow(".dotnet", dotnet))
+
+// homebrew lists the parts of an installation of Homebrew that hold programs, and the certificates that these trust.
+// Its var and the rest of its etc hold the data and the settings of services.
+var homebrew = []string{"bin", "sbin", "lib", "libexec", "include", "share", "opt", "Cellar", "Caskroom", "Homebrew", "etc/ca-certificates",
+	"etc/openssl@3/cert.pem", "etc/openssl@3/certs", "etc/openssl@3/openssl.cnf", "etc/fonts"}
+
+// dotnet lists the parts of ~/.dotnet that hold programs. Its corefx holds private keys.
+var dotnet = []string{"dotnet", "host", "sdk", "shared", "packs", "templates", "sdk-manifests", "metadata", "library-packs", "tools"}
 
 // dns is the port of name resolution.
 const dns = 53

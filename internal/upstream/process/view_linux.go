@@ -33,7 +33,8 @@ type view struct {
 	refused []string // paths that lead out of a writable directory by a link
 	astray  []error  // errors for such paths; the server is not started
 	hidden  []string // paths that covers hide inside of a grant
-	npmrc   []byte
+	npmrc   string   // the user's settings of npm; public: those without credentials
+	public  []byte
 	note    func(name, state, detail string) // notes a measure
 }
 
@@ -206,22 +207,7 @@ func deepest(layers []layer, path string) *layer {
 
 // addCovers adds the layers that hide secrets inside of grants, and those that keep them in their place.
 func (v *view) addCovers() {
-	var all []layer
-	for _, c := range v.covers {
-		in := deepest(v.layers, c.path)
-		if in == nil || !in.ofHost() || in.kind == ownLayer || !c.own && in.path == c.path && in.explicit() {
-			continue
-		}
-		kind := coverLayer
-		if c.own {
-			kind = ownCoverLayer
-		}
-		all = append(all, layer{path: c.path, kind: kind, fd: -1, dir: c.dir})
-		if in.write {
-			all = append(all, pins(in.path, c.path)...)
-		}
-	}
-	v.layers = append(v.layers, all...)
+	v.layers = append(v.layers, v.layers.coverLayers(v.covers)...)
 	v.order()
 	v.layers = slices.DeleteFunc(v.layers, v.buried)
 	v.prune()
@@ -230,6 +216,44 @@ func (v *view) addCovers() {
 			v.hidden = append(v.hidden, l.path)
 		}
 	}
+}
+
+// coverLayers returns the layers for the covers that apply. What lies in a covered directory needs none, except a path
+// of Doorward's own, whose cover also withdraws the grants in it.
+func (all layers) coverLayers(covers []cover) []layer {
+	for _, c := range covers {
+		covers = append(covers, all.sockets(c)...)
+	}
+	covers = slices.DeleteFunc(covers, func(c cover) bool { return !all.needs(c) })
+	var made []layer
+	for _, c := range covers {
+		in := deepest(all, c.path)
+		hidden := slices.ContainsFunc(covers, func(d cover) bool { return below(c.path, d.path) && within(d.path, in.path) })
+		if c.own {
+			made = append(made, layer{path: c.path, kind: ownCoverLayer, fd: -1, dir: c.dir})
+		} else if !hidden {
+			made = append(made, layer{path: c.path, kind: coverLayer, fd: -1, dir: c.dir})
+		}
+		if in.write && !hidden {
+			made = append(made, pins(in.path, c.path)...)
+		}
+	}
+	return made
+}
+
+// needs reports whether a grant shows what c has to hide. A secret that the configuration names is granted, and an
+// engine only if write names it.
+func (all layers) needs(c cover) bool {
+	in := deepest(all, c.path)
+	switch {
+	case in == nil || !in.ofHost() || in.kind == ownLayer:
+		return false
+	case c.own || in.path != c.path:
+		return true
+	case c.engine:
+		return in.kind != writeLayer
+	}
+	return !in.explicit()
 }
 
 // pins returns a layer for each directory between a grant and a path that is hidden in it.
