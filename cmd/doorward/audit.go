@@ -20,6 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
+	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -82,11 +83,27 @@ func (o *invocation) auditDir() (dir, state string, err error) {
 	if state, err = o.stateDir(); err != nil {
 		return "", "", err
 	}
-	c, err := configured(o.options)
-	if err != nil {
-		return "", "", err
+	c, problems := o.load()
+	if c != nil {
+		return daemon.AuditDir(state, c), state, nil
 	}
-	return daemon.AuditDir(state, c), state, nil
+	return o.auditDirAlone(state, problems)
+}
+
+// auditDirAlone is auditDir for a configuration with problems, which it prints. The log can be
+// read if they do not concern audit.dir: a variable of the daemon's environment may be unset
+// here.
+func (o *invocation) auditDirAlone(state string, problems []config.Problem) (string, string, error) {
+	sayProblems(problems)
+	file := o.configFile()
+	dir, ok := config.AuditDir(file, lookup)
+	if !ok {
+		return "", "", fail(exitFailed, "the configuration has problems: correct them, or name another file with --config")
+	}
+	if dir == "" {
+		dir = daemon.AuditDir(state, nil)
+	}
+	return dir, state, nil
 }
 
 // auditTail prints the last records: with --json the lines of the log, otherwise one

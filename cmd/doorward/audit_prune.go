@@ -50,6 +50,9 @@ type pruned struct {
 }
 
 func (p *pruner) run(ctx context.Context) (err error) {
+	if _, err := configured(p.o.options); err != nil {
+		return err // also with bounds of its own: what it removes cannot be brought back
+	}
 	bounds, err := p.bounds()
 	if err != nil {
 		return err

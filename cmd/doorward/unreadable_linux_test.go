@@ -5,32 +5,38 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
-// auditCommands are the commands that find the audit log by the configuration, and run without
-// a daemon.
-var auditCommands = [][]string{
-	{"audit", "tail"}, {"audit", "show", "1"}, {"audit", "export"}, {"audit", "verify"}, {"audit", "verify", "--accept"}, {"log"},
-	{"audit", "prune", "--yes"}, {"audit", "prune", "--keep-bytes", "0", "--yes"}, {"audit", "prune", "--before", "1s", "--yes"},
-}
+// auditReaders are the commands that find the audit log by the configuration and only read it;
+// auditWriters change it or what belongs to it. All of them run without a daemon.
+var (
+	auditReaders = [][]string{{"audit", "tail"}, {"audit", "show", "1"}, {"audit", "export"}, {"log"}}
+	auditWriters = [][]string{{"audit", "verify", "--accept"},
+		{"audit", "prune", "--yes"}, {"audit", "prune", "--keep-bytes", "0", "--yes"}, {"audit", "prune", "--before", "1s", "--yes"}}
+)
 
-// TestAnUnreadableConfigurationIsNotReplacedByDefaults: no command reads or prunes a log that it
-// finds by defaults while the configuration has a fatal problem. It prints the problem.
+// TestAnUnreadableConfigurationIsNotReplacedByDefaults shows that no command changes a log while
+// the configuration has a fatal problem, and that none reads the log of the default place if
+// the problem can concern audit.dir. Each prints the problem.
 func TestAnUnreadableConfigurationIsNotReplacedByDefaults(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		text, says string // an empty text: there is no file
+		read       bool   // the place of the log is certain
 	}{
-		"a misspelt key":   {"audit: {retain: {days: 0}}\nlgo: {}\n", "doorward.yaml:2: lgo"},
-		"a wrong value":    {"audit: {dir: DIR, retain: {days: -1}}\n", "doorward.yaml:1: audit.retain.days"},
-		"a variable":       {"audit: {dir: DIR}\nstore: {postgres: '${NO_SUCH_VARIABLE}'}\n", "NO_SUCH_VARIABLE"},
-		"a syntax error":   {"audit: {dir: DIR\n", "doorward.yaml:"},
-		"no file":          {"", "no such file"},
-		"a readable file ": {"audit: {dir: DIR, retain: {days: 0}}\n", ""},
+		"a misspelt key":   {"audit: {retain: {days: 0}}\nlgo: {}\n", "doorward.yaml:2: lgo", true},
+		"a wrong value":    {"audit: {dir: DIR, retain: {days: -1}}\n", "doorward.yaml:1: audit.retain.days", true},
+		"a variable":       {"audit: {dir: DIR}\nstore: {postgres: '${NO_SUCH_VARIABLE}'}\n", "NO_SUCH_VARIABLE", true},
+		"its own variable": {"audit: {dir: '${NO_SUCH_VARIABLE}'}\n", "NO_SUCH_VARIABLE", false},
+		"a wrong place":    {"audit: {dir: [DIR]}\n", "doorward.yaml:1: audit.dir", false},
+		"a syntax error":   {"audit: {dir: DIR\n", "doorward.yaml:", false},
+		"no file":          {"", "no such file", false},
+		"a readable file ": {"audit: {dir: DIR, retain: {days: 0}}\n", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +48,7 @@ func TestAnUnreadableConfigurationIsNotReplacedByDefaults(t *testing.T) {
 				}
 			}
 			before := listing(t, state)
-			for _, args := range auditCommands {
+			for _, args := range slices.Concat(auditReaders, auditWriters) {
 				cmd := exec.Command("doorward", append(args, "--config", file)...)
 				cmd.Env = []string{"HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0", "DOORWARD_STATE_DIR=" + state}
 				var errs strings.Builder
@@ -51,6 +57,13 @@ func TestAnUnreadableConfigurationIsNotReplacedByDefaults(t *testing.T) {
 				if tc.says == "" {
 					if text := errs.String(); strings.Contains(text, "the configuration has problems") {
 						t.Errorf("%v: %s", args, text)
+					}
+					continue
+				}
+				reads := slices.ContainsFunc(auditReaders, func(r []string) bool { return slices.Equal(r, args) })
+				if tc.read && reads {
+					if err != nil || len(out) == 0 || !strings.Contains(errs.String(), tc.says) {
+						t.Errorf("%v: %v, %s%s", args, err, out, errs.String())
 					}
 					continue
 				}

@@ -11,34 +11,52 @@ import (
 // is missing or has a problem, and if the file cannot be read. Commands for a running daemon use it: it
 // decodes no other value, so it fetches no secret and ignores every problem elsewhere.
 func Socket(path string, env func(string) (string, bool)) string {
-	abs, err := filepath.Abs(path)
-	if path == "" || err != nil {
-		return "auto"
-	}
-	content, err := readFile(abs, nil)
-	if err != nil {
-		return "auto"
-	}
-	r := newReport(path)
-	d := &decoder{dir: filepath.Dir(abs), o: Options{Env: env}, report: r, src: source{r}, known: map[reflect.Type][]field{}}
-	n := member(member(d.src.tree(content), "listen"), "unix")
-	if n == nil {
-		return "auto"
-	}
-	return d.socket(n)
-}
-
-func (d *decoder) socket(n *yaml.Node) string {
 	var l Listen
-	for _, f := range d.fields(reflect.TypeOf(l)) {
-		if f.key == "unix" {
-			d.value(n, "listen.unix", f, reflect.ValueOf(&l).Elem().Field(f.index))
-		}
-	}
-	if l.Unix == "" || len(d.report.problems) > 0 {
+	if alone(path, env, "listen", "unix", &l); l.Unix == "" {
 		return "auto"
 	}
 	return l.Unix
+}
+
+// AuditDir returns audit.dir of the file at path; empty: the file does not set it. ok is false
+// if the file cannot be read as YAML or the value has a problem. Commands that only read the
+// log use it when another part of the file has a problem.
+func AuditDir(path string, env func(string) (string, bool)) (dir string, ok bool) {
+	var a Audit
+	ok = alone(path, env, "audit", "dir", &a)
+	return a.Dir, ok
+}
+
+// alone decodes one value of a section of the file at path into the field of the struct *into,
+// and nothing else of the file. It returns false and decodes nothing if the file cannot be read
+// or the value has a problem.
+func alone[T any](path string, env func(string) (string, bool), section, key string, into *T) bool {
+	abs, err := filepath.Abs(path)
+	if path == "" || err != nil {
+		return false
+	}
+	content, err := readFile(abs, nil)
+	if err != nil {
+		return false
+	}
+	r := newReport(path)
+	d := &decoder{dir: filepath.Dir(abs), o: Options{Env: env}, report: r, src: source{r}, known: map[reflect.Type][]field{}}
+	tree := d.src.tree(content)
+	n := member(member(tree, section), key)
+	if n == nil {
+		return tree != nil
+	}
+	var value T
+	for _, f := range d.fields(reflect.TypeFor[T]()) {
+		if f.key == key {
+			d.value(n, section+"."+key, f, reflect.ValueOf(&value).Elem().Field(f.index))
+		}
+	}
+	if len(r.problems) > 0 {
+		return false
+	}
+	*into = value
+	return true
 }
 
 // member returns the first value of a key in a mapping; nil: there is none.
