@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -61,6 +62,7 @@ func signIn(ctx context.Context, store *signin.Store, s signin.Settings, wait ti
 		return fmt.Errorf("signing in to %s: %w", s.Server, err)
 	}
 	defer l.Close()
+	fmt.Fprint(stderr(), codeTo(l))
 	fmt.Fprintf(stderr(), "doorward: to sign in to %s, open this address in a browser on this machine, if it is one you trust:\n", s.Server)
 	fmt.Fprintln(stdout(), l.URL)
 	r, err := l.Wait(ctx)
@@ -69,6 +71,18 @@ func signIn(ctx context.Context, store *signin.Store, s signin.Settings, wait ti
 	}
 	fmt.Fprintf(stderr(), "doorward: signed in to %s at %s%s\n", s.Server, plaintext.Line(r.Issuer), lasts(r))
 	return nil
+}
+
+// codeTo returns which authorization server a sign-in is at, and which host gets the code of the
+// browser. A hostile server can name the page of an honest provider and get the code itself, and
+// the address shows only the page.
+func codeTo(l *signin.Login) string {
+	host := plaintext.Line(l.CodeTo)
+	text := fmt.Sprintf("doorward: the authorization server is %s, and %s gets the code of the sign-in\n", plaintext.Line(l.Issuer), host)
+	if u, err := url.Parse(l.URL); err != nil || !strings.EqualFold(u.Host, l.CodeTo) {
+		text += fmt.Sprintf("doorward: the page is at another host: sign in only if %s belongs to its provider\n", host)
+	}
+	return text
 }
 
 // lasts returns the scopes and the validity of a sign-in as text.

@@ -25,6 +25,7 @@ type binding struct {
 	session  *front.Session
 	leave    func() // leaves the audience
 
+	noting  sync.Mutex // held while the state is read and stored, so that the latest is stored last
 	mu      sync.Mutex
 	links   map[*backend]*held
 	level   []byte                     // params of the last logging/setLevel

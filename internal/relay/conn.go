@@ -33,6 +33,9 @@ type liveConn struct {
 	// accepted.
 	verbosity, writes int
 
+	answering int      // settled questions whose answers are being sent
+	refusals  refusals // that wait to be sent
+
 	running map[*running]bool // calls in flight that may ask
 	rested  atomic.Bool       // Doorward closed it because it was not needed
 }
@@ -52,12 +55,13 @@ func (c *liveConn) alive() bool {
 	}
 }
 
-// note enters a question. It returns nil when most are open already, and for a second
-// question under an id that is open, because one answer would answer both.
+// note enters a question. It returns nil when most are open already or wait for the server to
+// read their answers, and for a second question under an id that is open, because one answer
+// would answer both.
 func (c *liveConn) note(id wire.ID, most int, cancel context.CancelFunc) *pendingQuestion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.asks) >= most || c.asks[string(id)] != nil {
+	if len(c.asks) >= most || c.answering >= most || c.asks[string(id)] != nil {
 		return nil
 	}
 	if c.asks == nil {
@@ -68,11 +72,27 @@ func (c *liveConn) note(id wire.ID, most int, cancel context.CancelFunc) *pendin
 	return q
 }
 
-// settle removes a question and reports whether its answer is still wanted.
-func (c *liveConn) settle(id wire.ID, q *pendingQuestion) bool {
+// settle removes a question, reports whether its answer is still wanted, and if it is calls
+// answer, which sends it. answer may be nil for a question that the server has withdrawn.
+func (c *liveConn) settle(id wire.ID, q *pendingQuestion, answer func()) bool {
+	if !c.answers(id, q) {
+		return false
+	}
+	answer()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answering--
+	return true
+}
+
+// answers removes a question, and counts its answer as being sent if it is still wanted.
+func (c *liveConn) answers(id wire.ID, q *pendingQuestion) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.asks, string(id))
+	if !q.retracted {
+		c.answering++
+	}
 	return !q.retracted
 }
 

@@ -150,7 +150,7 @@ func (p *parked) ask(e upstream.Event) {
 	p.mu.Unlock()
 	wanted := p.conn.note(e.ID, question.PooledQuestions, func() { go p.retracted(key) })
 	if wanted == nil {
-		go l.asks.reply(p.conn, e.ID, question.Refusal(e.Method))
+		l.asks.refuseExcess(p.conn, e)
 		return
 	}
 	go p.decide(key, e, wanted)
@@ -176,7 +176,8 @@ func (p *parked) decide(key string, e upstream.Event, wanted *pendingQuestion) {
 	}
 	q := &inquiry{id: e.ID, method: e.Method, params: bytes.Clone(params), pass: pass, wanted: wanted}
 	if word := p.enter(key, q); word != "" {
-		p.settle(q, question.Refusal(q.method), word)
+		p.refuse(e, wanted)
+		pass.Leave(word, 0)
 	}
 }
 
@@ -196,9 +197,7 @@ func (p *parked) enter(key string, q *inquiry) (word string) {
 }
 
 func (p *parked) refuse(e upstream.Event, wanted *pendingQuestion) {
-	if p.conn.settle(e.ID, wanted) {
-		p.link.asks.reply(p.conn, e.ID, question.Refusal(e.Method))
-	}
+	p.conn.settle(e.ID, wanted, func() { p.link.asks.refuse(p.conn, e) })
 }
 
 // retracted takes out a question that the server has withdrawn.
@@ -209,7 +208,7 @@ func (p *parked) retracted(key string) {
 	p.change()
 	p.mu.Unlock()
 	if q != nil {
-		p.conn.settle(q.id, q.wanted)
+		p.conn.settle(q.id, q.wanted, nil)
 		q.pass.Leave("cancelled", 0)
 	}
 }
@@ -230,10 +229,13 @@ func (p *parked) answer(responses []byte) {
 
 // settle answers one question that the caller has taken out of open.
 func (p *parked) settle(q *inquiry, reply upstream.Reply, word string) {
-	if !p.conn.settle(q.id, q.wanted) {
+	answer := func() {
+		if p.conn.alive() {
+			p.link.asks.reply(p.conn, q.id, reply)
+		}
+	}
+	if !p.conn.settle(q.id, q.wanted, answer) {
 		word = "cancelled"
-	} else if p.conn.alive() {
-		p.link.asks.reply(p.conn, q.id, reply)
 	}
 	q.pass.Leave(word, int64(len(reply.Result)))
 }

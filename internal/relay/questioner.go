@@ -44,8 +44,7 @@ func (a *questioner) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 	q := c.note(e.ID, question.OpenQuestions, cancel)
 	if q == nil {
 		cancel()
-		a.log.Warn("too many questions of a server at once, or two under one id", "server", a.questions.server)
-		go a.reply(c, e.ID, question.Refusal(e.Method))
+		a.refuseExcess(c, e)
 		return
 	}
 	go func() {
@@ -58,9 +57,11 @@ func (a *questioner) asked(c *liveConn, x *front.Exchange, e upstream.Event) {
 			}
 		}()
 		reply := a.answer(ctx, x, e)
-		if c.settle(e.ID, q) && c.alive() {
-			a.reply(c, e.ID, reply)
-		}
+		c.settle(e.ID, q, func() {
+			if c.alive() {
+				a.reply(c, e.ID, reply)
+			}
+		})
 	}()
 }
 
@@ -198,7 +199,7 @@ func (a *questioner) screen(c *liveConn, f *content.Findings, e *upstream.Event)
 		return true
 	}
 	if e.ID != nil {
-		go a.reply(c, e.ID, question.Refusal(e.Method))
+		a.refuse(c, *e)
 	}
 	return false
 }
@@ -255,7 +256,7 @@ func (a *questioner) askedBeside(c *liveConn, e upstream.Event) {
 	for _, call := range c.calling() {
 		a.known.learn(call.asked)
 		if x != nil && x.Session != call.x.Session {
-			go a.refuse(c, e)
+			a.refuseAll(c, e)
 			return
 		}
 		x = call.x
@@ -263,10 +264,10 @@ func (a *questioner) askedBeside(c *liveConn, e upstream.Event) {
 	a.asked(c, x, e)
 }
 
-// refuse refuses and records a question that cannot be assigned to one client.
-func (a *questioner) refuse(c *liveConn, e upstream.Event) {
+// refuseAll refuses and records a question that cannot be assigned to one client.
+func (a *questioner) refuseAll(c *liveConn, e upstream.Event) {
 	if _, pass, err := a.questions.decide(question.Client{X: front.Exchange{Who: a.who}}, e.Method, e.Params); err == nil {
 		pass.Leave("unsupported", 0)
 	}
-	a.reply(c, e.ID, question.Refusal(e.Method))
+	a.refuse(c, e)
 }

@@ -51,6 +51,8 @@ func (d *binding) keep(server string, uris iter.Seq[string]) {
 // to more than the session and is not set up again, so a session that has one ends with the
 // daemon.
 func (d *binding) note() {
+	d.noting.Lock()
+	defer d.noting.Unlock()
 	builtin := false
 	d.mu.Lock()
 	now := remembered{Level: d.level, Resources: make(map[string][]string)}

@@ -10,7 +10,6 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
-	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -37,7 +36,7 @@ func (k *calls) disguise(ctx context.Context, x *front.Exchange, l *link, c *liv
 	req.Headers, req.ProgressToken = nil, nil
 	reply, err := c.conn.Call(ctx, &req, func(e upstream.Event) {
 		if e.ID != nil {
-			go l.asks.reply(c, e.ID, question.Refusal(e.Method))
+			l.asks.refuse(c, e)
 		}
 	})
 	if err == nil {

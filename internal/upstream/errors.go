@@ -134,7 +134,7 @@ func isConnecting(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	switch {
-	case errors.Is(err, egress.ErrForbidden), errors.As(err, &certificate), errors.As(err, &record):
+	case errors.Is(err, egress.ErrForbidden), errors.Is(err, egress.ErrUnconnected), errors.As(err, &certificate), errors.As(err, &record):
 		return true
 	}
 	if errors.As(err, &dial) {

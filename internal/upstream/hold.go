@@ -5,11 +5,15 @@ import (
 	"time"
 )
 
+// maxHeld bounds the open questions of a connection that are noted, with their ids.
+const maxHeld = 2 * maxWaiting
+
 // hold stops the clocks of a connection's calls while the server waits for the answer to a
 // question, because a person may take longer than a call. A stream does not tell which call
 // asked, so all calls of the connection are held.
 //
-// The owner of the connection limits the time for an answer.
+// The owner of the connection limits the time for an answer. A question that does not reach it
+// holds no clock.
 type hold struct {
 	mu    sync.Mutex
 	open  map[string]bool // raw ids of questions
@@ -26,7 +30,9 @@ func (h *hold) asked(id string) {
 	if h.open == nil {
 		h.open = make(map[string]bool)
 	}
-	h.open[id] = true
+	if len(h.open) < maxHeld {
+		h.open[id] = true
+	}
 }
 
 func (h *hold) answered(id string) {

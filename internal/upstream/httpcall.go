@@ -311,8 +311,10 @@ func (c *httpConn) give(ev Event) {
 	}
 }
 
+// answerLater has a question answered by the connection itself.
 func (c *httpConn) answerLater(ev Event) {
-	ev.Params = nil
+	c.hold.answered(string(ev.ID))
+	ev.Params, ev.ID = nil, bytes.Clone(ev.ID)
 	if !c.own.push(ev) {
 		c.srv.counts.dropped.Add(1)
 	}

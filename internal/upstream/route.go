@@ -108,19 +108,12 @@ func (in *intake) asked(m wire.Message, owned bool) {
 	}
 	ev := keepEvent(m, owned)
 	if m.Method == methodPing {
-		in.answerLater(ev)
+		in.stream.answerLater(ev)
 		return
 	}
 	in.stream.hold.asked(string(ev.ID))
 	if !in.deliver(in.stream.pending.sole(), ev) {
-		in.answerLater(ev)
-	}
-}
-
-func (in *intake) answerLater(ev Event) {
-	ev.Params = nil
-	if !in.stream.own.push(ev) {
-		in.stream.srv.counts.dropped.Add(1)
+		in.stream.answerLater(ev)
 	}
 }
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"sync"
@@ -142,7 +143,9 @@ func (s *stream) request(ctx context.Context, r *Request, c *call) (begun bool, 
 // abandon ends a call that its caller gives up. If the answer has just come, it returns the
 // answer.
 func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, error) {
-	if mine, _ := s.pending.take(c.id); mine == nil {
+	mine, _ := s.pending.take(c.id)
+	s.refuseLeft(c)
+	if mine == nil {
 		awaitDone(c)
 		if c.err == nil {
 			return c.reply, nil
@@ -158,6 +161,15 @@ func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, err
 		go s.sendCancelled(c.id)
 	}
 	return Reply{}, err
+}
+
+// refuseLeft refuses the questions that still wait for a call whose caller has left.
+func (s *stream) refuseLeft(c *call) {
+	for _, ev := range s.pending.collect(c) {
+		if ev.ID != nil {
+			s.answerLater(ev)
+		}
+	}
 }
 
 // leave releases the call, even if its receiver panicked.
@@ -258,6 +270,16 @@ func (s *stream) fail(end error) (first bool) {
 		c.finish(Reply{}, end)
 	}
 	return true
+}
+
+// answerLater has a question answered by the connection itself. The id is copied, because the
+// message that it is a part of may be large.
+func (s *stream) answerLater(ev Event) {
+	s.hold.answered(string(ev.ID))
+	ev.Params, ev.ID = nil, bytes.Clone(ev.ID)
+	if !s.own.push(ev) {
+		s.srv.counts.dropped.Add(1)
+	}
 }
 
 // answerOwn answers what a server asks of the connection itself.

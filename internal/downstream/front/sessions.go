@@ -118,7 +118,7 @@ func (t *sessions) find(id string, who *principal.Principal, server string, over
 	t.mu.RLock()
 	s := t.byID[id]
 	t.mu.RUnlock()
-	if s == nil || s.transport != over || s.Server != server || s.Who.Key() != who.Key() || !s.holds() {
+	if s == nil || s.ctx.Err() != nil || s.transport != over || s.Server != server || s.Who.Key() != who.Key() || !s.holds() {
 		return nil
 	}
 	s.seen.Store(t.now().UnixNano())
@@ -148,8 +148,13 @@ func wellFormedID(id string) bool {
 	return true
 }
 
-// remove ends a session. A second call does nothing.
+// remove ends a session. A second call does nothing. The stored copy is removed before the
+// session leaves the table: a request in between would open the session again from the copy.
 func (t *sessions) remove(s *Session) {
+	if !t.over() {
+		s.close() // from now on nothing is stored
+		s.place.drop()
+	}
 	t.mu.Lock()
 	known := t.byID[s.id] == s
 	if known {
@@ -160,9 +165,6 @@ func (t *sessions) remove(s *Session) {
 		t.release(s.Who)
 	}
 	s.close()
-	if !t.over() {
-		s.place.drop()
-	}
 }
 
 // over reports that the daemon is ending: its sessions end, and their stored copies remain.

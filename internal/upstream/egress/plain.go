@@ -43,6 +43,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" && !t.proxy {
 		return worded(t.plain.roundTrip(req))
 	}
+	if t.proxy {
+		return worded(connected(t.Secure, req))
+	}
 	return worded(t.Secure.RoundTrip(req))
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 )
 
 type (
@@ -38,6 +40,38 @@ func (o Options) route() (chooser, dialing) {
 	to := o
 	to.AllowPrivate, to.Origin = true, Origin(proxy)
 	return choose, dialer(to)
+}
+
+// ErrUnconnected is wrapped by the error of a request through a proxy for which there was no
+// connection: nothing of it was sent.
+var ErrUnconnected = errors.New("no connection through the proxy")
+
+// unconnected is an error that wraps ErrUnconnected and keeps its text.
+type unconnected struct{ error }
+
+func (u unconnected) Unwrap() error      { return u.error }
+func (unconnected) Is(target error) bool { return target == ErrUnconnected }
+
+// connected makes a request through a proxy. The errors of net/http do not tell whether the
+// connection failed or the request, so the trace does.
+func connected(by http.RoundTripper, req *http.Request) (*http.Response, error) {
+	var got atomic.Bool
+	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { got.Store(true) }})
+	resp, err := by.RoundTrip(req.WithContext(ctx))
+	if err != nil && !got.Load() && ctx.Err() == nil {
+		err = unconnected{err}
+	}
+	return resp, err
+}
+
+var errProxyRefused = errors.New("the proxy did not connect to the server")
+
+// judgeConnect replaces the error of net/http, whose text is the proxy's.
+func judgeConnect(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+	if resp.StatusCode != http.StatusOK {
+		return errProxyRefused
+	}
+	return nil
 }
 
 // CheckProxy parses the URL of a proxy: only scheme, host and port.

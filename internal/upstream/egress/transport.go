@@ -60,6 +60,7 @@ func NewTransport(o Options) *http.Transport {
 	}
 	return &http.Transport{
 		Proxy:                  proxy,
+		OnProxyConnectResponse: judgeConnect,
 		DialContext:            dial,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    limit(o.TLS, DefaultTLS),

@@ -50,7 +50,7 @@ var (
 )
 
 // constant lists errors whose text contains nothing of the upstream.
-var constant = []error{errLongHeader, errNoStatus, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, http.ErrSchemeMismatch,
+var constant = []error{errLongHeader, errNoStatus, errProxyRefused, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, http.ErrSchemeMismatch,
 	context.Canceled, context.DeadlineExceeded}
 
 // words describes an error by its kind. The text of an error of unknown kind is not used.

@@ -21,6 +21,8 @@ type Listen func(port int) (net.Listener, error)
 type Login struct {
 	URL    string   // to be opened in a browser by a person, after reading it
 	Scopes []string // scopes that it asks for
+	Issuer string   // the authorization server
+	CodeTo string   // host of the token endpoint, which gets the code; it may be another than that of URL
 
 	store    *Store
 	target   *target
@@ -53,11 +55,20 @@ func Begin(ctx context.Context, store *Store, s Settings, listen Listen) (*Login
 	if before.Issuer != f.issuer {
 		before = entry{} // agreements with one issuer do not apply to another
 	}
-	l := &Login{store: store, target: t, found: f, Scopes: t.scopes(f, before)}
+	l := &Login{store: store, target: t, found: f, Scopes: t.scopes(f, before), Issuer: f.issuer, CodeTo: hostOf(f.meta.Token)}
 	if err := l.open(ctx, listen, before.Client); err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// hostOf returns the host and port of a URL.
+func hostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // scopes returns the scopes to ask for: those of the operator, or else of the server; those that it has asked

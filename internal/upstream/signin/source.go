@@ -270,7 +270,7 @@ func (s *Source) person(ctx context.Context, used string) (e entry, err error) {
 		case !ok:
 			err = ErrSignIn
 		case e.Access != used && e.spare(now): // another process has renewed, or a person has signed in
-		case e.Refresh == "", e.Access == used && e.recent(now) && e.good(now):
+		case e.Refresh == "", e.Access == used && e.recent(now) && e.spare(now): // it was refused, and another would be too
 			err = ErrSignIn
 		default:
 			err = s.refresh(ctx, &e)

@@ -58,7 +58,12 @@ func (e entry) is(server, url string) bool { return e.Server == server && e.URL 
 func (e entry) good(now time.Time) bool  { return e.Access != "" && !e.due(now, 0) }
 func (e entry) spare(now time.Time) bool { return e.Access != "" && !e.due(now, leeway) }
 
-func (e entry) recent(now time.Time) bool { return now.Sub(e.Renewed) < fresh }
+// recent reports whether the access token was just renewed. A time in the future says nothing:
+// the clock was set back since then.
+func (e entry) recent(now time.Time) bool {
+	age := now.Sub(e.Renewed)
+	return age >= 0 && age < fresh
+}
 
 // take sets the tokens from a token endpoint. A refresh token that was not replaced is kept.
 func (e *entry) take(t tokens, now time.Time) {
