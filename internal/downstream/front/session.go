@@ -35,7 +35,7 @@ type Session struct {
 	Who    *principal.Principal // the principal that opened it
 	Server string
 	Digest string // of the id, for records; the id itself is as sensitive as a credential
-	Init   []byte // the client's initialize params, raw; set before the Handler sees the session
+	Init   Init
 
 	id        string
 	owner     atomic.Pointer[principal.Principal] // Who, with the latest credential
@@ -50,7 +50,6 @@ type Session struct {
 	readers   atomic.Int32 // open standalone streams
 
 	mu       sync.Mutex
-	begun    bool // initialize was received
 	attached Attachment
 	closed   bool
 	logs     map[uint64]*eventLog // resumable streams of POSTs
@@ -159,15 +158,6 @@ func (s *Session) cancel(params []byte) {
 	if cancel != nil {
 		cancel()
 	}
-}
-
-// begin reports whether this is the first initialize of the session.
-func (s *Session) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := !s.begun
-	s.begun = true
-	return first
 }
 
 // openLog makes the log of a POST's stream. The oldest logs are dropped to make room.
