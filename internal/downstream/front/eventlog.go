@@ -205,6 +205,13 @@ func (l *eventLog) bytes() int {
 	return l.size
 }
 
+// over reports that the call of the stream has ended.
+func (l *eventLog) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
 func (l *eventLog) lastSent() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -337,7 +337,7 @@ func TestNumbersOfAnEarlierRunMeanNothing(t *testing.T) {
 		t.Errorf("answered %s", r.Result)
 	}
 	for stream := 1; stream < 5; stream++ {
-		if a := next.do("GET", "/mcp/s", "", "Mcp-Session-Id", id, "Last-Event-Id", fmt.Sprintf("%d-1", stream)); a.status != http.StatusNotFound {
+		if a := next.do("GET", "/mcp/s", "", "Mcp-Session-Id", id, "Last-Event-Id", fmt.Sprintf("%d-1", stream)); a.status != http.StatusBadRequest {
 			t.Errorf("stream %d: %d", stream, a.status)
 		}
 	}

@@ -237,7 +237,7 @@ func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principa
 		resumed = true
 	}
 	if log == nil {
-		fail(w, http.StatusNotFound, nil, errUnknownSession)
+		fail(w, http.StatusBadRequest, nil, errUnknownEvent)
 		return
 	}
 	gen, ok := log.reserve(resumed)
