@@ -231,7 +231,7 @@ func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principa
 		plain(w, http.StatusNotAcceptable)
 		return
 	}
-	log, after, resumed := s.main, s.main.lastSent(), false
+	log, after, resumed := s.main, uint64(unsent), false
 	if last := r.Header.Get("Last-Event-Id"); last != "" {
 		log, after = s.resume(last)
 		resumed = true
