@@ -278,7 +278,7 @@ func program(who *principal.Principal) string {
 func clientName(x *front.Exchange) string {
 	info := wire.GetPath(x.Params, "_meta", wire.MetaClientInfo)
 	if x.Session != nil {
-		info = wire.Get(x.Session.Init, "clientInfo")
+		info = wire.Get(x.Session.Init.Params(), "clientInfo")
 	}
 	name, _ := wire.GetString(info, "name")
 	return name

@@ -119,7 +119,7 @@ func (k *links) lane(l *link, n int) *link {
 // client, with the version that was negotiated here and without the capabilities that policy
 // does not serve.
 func (k *links) sessionInit(x *front.Exchange, b *backend) []byte {
-	init := x.Session.Init
+	init := x.Session.Init.Params()
 	if wire.Get(init, "clientInfo") == nil {
 		return era.DefaultInit(k.info)
 	}

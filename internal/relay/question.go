@@ -54,7 +54,7 @@ func (q *questions) inReply(x *front.Exchange, reply upstream.Reply) (upstream.R
 	if e := reply.Error; e != nil && wire.HoldsQuestions(e.Raw) {
 		to := question.InCall(x)
 		if x.Session != nil {
-			to.URLs = wire.Get(x.Session.Init, "capabilities")
+			to.URLs = wire.Get(x.Session.Init.Params(), "capabilities")
 		}
 		raw, err := q.embedded(to, e.Raw)
 		return upstream.Reply{Error: &wire.Error{Code: e.Code, Message: e.Message, Data: wire.Get(raw, "data"), Raw: raw}}, err

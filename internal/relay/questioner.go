@@ -85,7 +85,7 @@ func (a *questioner) answer(ctx context.Context, x *front.Exchange, e upstream.E
 		}
 	}
 	if session != nil {
-		to.Caps = wire.Get(session.Init, "capabilities")
+		to.Caps = wire.Get(session.Init.Params(), "capabilities")
 	}
 	reply, err := a.pose(ctx, x, to, e.Method, params)
 	switch {

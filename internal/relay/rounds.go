@@ -140,7 +140,7 @@ func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []question.
 // askOne asks one question. An elicitation that is not answered is cancelled, as if
 // the user had closed it; sampling and roots have no such answer.
 func (l *link) askOne(ctx context.Context, x *front.Exchange, in *question.Input, urls *question.Completions) {
-	to := question.Client{X: *x, Caps: wire.Get(x.Session.Init, "capabilities"), Inside: true}
+	to := question.Client{X: *x, Caps: wire.Get(x.Session.Init.Params(), "capabilities"), Inside: true}
 	params := in.Params
 	if in.Method == policy.AskElicitation && rawjson.IsText(wire.Get(params, "mode"), "url") {
 		params = urls.Mint(params)

@@ -54,13 +54,13 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 // client. It declares the capabilities of the client's session that Doorward can serve across
 // the eras.
 func (tr *translation) modernMeta(x *front.Exchange, b *backend) []rawjson.Edit {
-	info := wire.Get(x.Session.Init, "clientInfo")
+	info := wire.Get(x.Session.Init.Params(), "clientInfo")
 	if info == nil {
 		info = tr.info
 	}
 	edits := []rawjson.Edit{
 		{Key: wire.MetaVersion, Value: []byte(`"` + protocol.LatestModern + `"`)},
-		{Key: wire.MetaCapabilities, Value: tr.carried(x, b, wire.Get(x.Session.Init, "capabilities"))},
+		{Key: wire.MetaCapabilities, Value: tr.carried(x, b, wire.Get(x.Session.Init.Params(), "capabilities"))},
 		{Key: wire.MetaClientInfo, Value: info},
 	}
 	if level := bound(x.Session).levelOf(); level != nil {

@@ -50,16 +50,16 @@ func (p *bufferPool) put(b *buffer) {
 // readBody reads a request's body. The error is errTooLarge if the body is larger than limit,
 // whatever Content-Length said.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*buffer, error) {
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
+		return nil, err
+	}
 	if r.ContentLength > limit {
 		return nil, errTooLarge
 	}
 	size := 4096
 	if r.ContentLength >= 0 {
 		size = int(min(r.ContentLength, keepBuffer)) + 1
-	}
-	rc := http.NewResponseController(w)
-	if err := rc.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
-		return nil, err
 	}
 	buf := bodies.get(size)
 	err := fill(buf, r.Body, limit)
@@ -79,11 +79,24 @@ func (d *Door) body(w http.ResponseWriter, r *http.Request) (*buffer, bool) {
 	case errors.Is(err, errTooLarge):
 		w.Header().Set("Connection", "close")
 		plain(w, http.StatusRequestEntityTooLarge)
+		drain(w, r)
 	default:
 		w.Header().Set("Connection", "close")
 		plain(w, http.StatusBadRequest)
 	}
 	return nil, false
+}
+
+// drainBytes is how much of a refused body is read.
+const drainBytes = 32 << 20
+
+// drain sends the answer and reads the rest of a refused body until the deadline of readBody.
+// Unread data would reset the connection, and a client that is still sending would not get the
+// answer. A client that waits for "100 Continue" sends nothing after an answer.
+func drain(w http.ResponseWriter, r *http.Request) {
+	if http.NewResponseController(w).Flush() == nil && r.Header.Get("Expect") == "" {
+		io.CopyN(io.Discard, r.Body, drainBytes)
+	}
 }
 
 func fill(buf *buffer, r io.Reader, limit int64) error {

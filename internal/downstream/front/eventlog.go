@@ -1,8 +1,10 @@
 package front
 
 import (
+	"math"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // The capacity of one event log. When a log that resumes exceeds it, the oldest events are
@@ -26,7 +28,7 @@ type eventLog struct {
 	resumes bool   // events have ids, so that the client can resume
 
 	mu      sync.Mutex
-	room    sync.Cond // signalled when items were taken and when the stream ends
+	room    sync.Cond // signalled when items were taken, and when a connection or the stream ends
 	gen     uint64    // of the connection that may write
 	live    bool      // a connection is attached
 	raw     *rawStream
@@ -35,7 +37,7 @@ type eventLog struct {
 	base    uint64 // sequence number of items[0]; numbers start at 1
 	items   [][]byte
 	size    int
-	pos     uint64 // highest sequence number handed to raw
+	pos     uint64 // highest sequence number handed to raw, or unsent
 	sent    uint64 // highest sequence number ever written to a client
 	ended   bool
 }
@@ -157,16 +159,40 @@ func (l *eventLog) replace() {
 
 // reserve makes a raw connection the one that may write before it is taken over, so that two
 // clients cannot both get an answer. It fails if another connection is attached and takeover
-// is false.
+// is false. A connection that its client has just closed may end meanwhile.
 func (l *eventLog) reserve(takeover bool) (gen uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.live && !takeover {
+		l.awaitEnd()
+	}
 	if l.live && !takeover {
 		return 0, false
 	}
 	l.replace()
 	return l.gen, true
 }
+
+// endTime is how long a new connection waits for the end of the one before it.
+const endTime = 500 * time.Millisecond
+
+// awaitEnd waits until no connection is attached, for endTime. The caller holds mu.
+func (l *eventLog) awaitEnd() {
+	late := false
+	timer := time.AfterFunc(endTime, func() {
+		l.mu.Lock()
+		late = true
+		l.mu.Unlock()
+		l.room.Broadcast()
+	})
+	defer timer.Stop()
+	for l.live && !late {
+		l.room.Wait()
+	}
+}
+
+// unsent is the position in attachRaw of a connection that gets what no other has got.
+const unsent = math.MaxUint64
 
 // attachRaw attaches the connection that reserve announced; it gets the messages after seq.
 // It is false if another connection has reserved meanwhile.
@@ -186,6 +212,7 @@ func (l *eventLog) detach(gen uint64) {
 	defer l.mu.Unlock()
 	if l.gen == gen {
 		l.live, l.raw = false, nil
+		l.room.Broadcast()
 	}
 }
 
@@ -205,10 +232,11 @@ func (l *eventLog) bytes() int {
 	return l.size
 }
 
-func (l *eventLog) lastSent() uint64 {
+// over reports that the call of the stream has ended.
+func (l *eventLog) over() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sent
+	return l.ended
 }
 
 // wake starts a writer if a raw connection has none. The caller holds mu.
@@ -229,7 +257,7 @@ func (l *eventLog) write() {
 		}
 		ok := true
 		for i, m := range msgs {
-			ok = ok && out.event(l.eventID(first+uint64(i)), m) == nil
+			ok = ok && l.deliver(out, first+uint64(i), m)
 		}
 		if nudge && len(msgs) == 0 {
 			ok = out.comment() == nil
@@ -246,10 +274,25 @@ func (l *eventLog) write() {
 	}
 }
 
+// deliver writes one message. A message that could not be written counts as not sent, so that the
+// next connection gets it.
+func (l *eventLog) deliver(out *rawStream, seq uint64, msg []byte) bool {
+	if out.event(l.eventID(seq), msg) != nil {
+		return false
+	}
+	l.mu.Lock()
+	l.sent = max(l.sent, seq)
+	l.mu.Unlock()
+	return true
+}
+
 // due takes the messages to write next. A nil connection means that there are none.
 func (l *eventLog) due() (out *rawStream, msgs [][]byte, first uint64, nudge, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.pos == unsent { // the write to the connection before is over by now
+		l.pos = l.sent
+	}
 	first = max(l.pos+1, l.base)
 	i := first - l.base
 	fresh := i < uint64(len(l.items))
@@ -262,7 +305,6 @@ func (l *eventLog) due() (out *rawStream, msgs [][]byte, first uint64, nudge, la
 	if fresh {
 		msgs = append(msgs, l.items[i:]...)
 		l.pos = first + uint64(len(msgs)) - 1
-		l.sent = max(l.sent, l.pos)
 		if !l.resumes { // the client cannot resume, so they are dropped
 			l.base += uint64(len(l.items))
 			l.items, l.size = nil, 0

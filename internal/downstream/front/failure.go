@@ -29,6 +29,8 @@ var (
 	errResponse       = &wire.Error{Code: CodeInvalidRequest, Message: "Responses are not accepted here"}
 	errTwice          = &wire.Error{Code: CodeInvalidRequest, Message: "Request id already in use"}
 	errInitialized    = &wire.Error{Code: CodeInvalidRequest, Message: "Session already initialized"}
+	errNotInitialized = &wire.Error{Code: CodeInvalidRequest, Message: "Session not initialized: send initialize and wait for its result; after an error, open a new stream"}
+	errUnknownEvent   = &wire.Error{Code: CodeInvalidRequest, Message: "The event of Last-Event-ID is not kept: open the stream without this header"}
 	errInBatch        = &wire.Error{Code: CodeInvalidRequest, Message: "initialize must not be part of a batch"}
 	errHeaderOnce     = &wire.Error{Code: CodeInvalidRequest, Message: "A protocol header appears more than once"}
 )

@@ -47,6 +47,8 @@ func (h *house) oldClient() *oldClient {
 	c.where = string(frame(h.t, c.events).Data)
 	h.eventually("the session", func() bool { return h.door.Sessions() == 1 })
 	c.s = h.door.only(h.t)
+	h.do("POST", c.where, hello)
+	frame(h.t, c.events)
 	return c
 }
 

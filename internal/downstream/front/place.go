@@ -59,7 +59,7 @@ func (p *place) keep(s *Session) {
 	if p.keeper == nil || s.closed {
 		return
 	}
-	if text, err := json.Marshal(kept{Init: s.Init, State: s.Remembered()}); err == nil {
+	if text, err := json.Marshal(kept{Init: s.Init.Params(), State: s.Remembered()}); err == nil {
 		p.keeper.Keep(p.name, text)
 	}
 }

@@ -44,12 +44,15 @@ func (d *Door) takeOver(w http.ResponseWriter, r *http.Request) (*rawStream, err
 	return s, nil
 }
 
+// start sends the head. It announces the end of the connection, because net/http cannot take the
+// connection back for another request.
 func (s *rawStream) start() error {
 	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
 	return s.raw([]byte("HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) +
-		"\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n\r\n"))
+		"\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\n" +
+		"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"))
 }
 
 func (s *rawStream) event(id string, data []byte) error { return s.named(id, "message", data) }

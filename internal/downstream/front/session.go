@@ -35,7 +35,7 @@ type Session struct {
 	Who    *principal.Principal // the principal that opened it
 	Server string
 	Digest string // of the id, for records; the id itself is as sensitive as a credential
-	Init   []byte // the client's initialize params, raw; set before the Handler sees the session
+	Init   Init
 
 	id        string
 	owner     atomic.Pointer[principal.Principal] // Who, with the latest credential
@@ -50,7 +50,6 @@ type Session struct {
 	readers   atomic.Int32 // open standalone streams
 
 	mu       sync.Mutex
-	begun    bool // initialize was received
 	attached Attachment
 	closed   bool
 	logs     map[uint64]*eventLog // resumable streams of POSTs
@@ -161,44 +160,44 @@ func (s *Session) cancel(params []byte) {
 	}
 }
 
-// begin reports whether this is the first initialize of the session.
-func (s *Session) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := !s.begun
-	s.begun = true
-	return first
-}
-
-// openLog makes the log of a POST's stream. The oldest logs are dropped to make room.
+// openLog makes the log of a POST's stream; nil: running calls leave no room, and the stream
+// cannot be resumed.
 func (s *Session) openLog() *eventLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.makeRoom() {
+		return nil
+	}
 	s.streams++
 	l := newEventLog(s.streams, true)
 	if s.logs == nil {
 		s.logs = make(map[uint64]*eventLog)
 	}
-	s.makeRoom()
 	s.logs[s.streams] = l
 	return l
 }
 
-// makeRoom drops the oldest streams until their number and their size are within bounds. A
-// client can no longer resume a dropped stream. The caller holds mu.
-func (s *Session) makeRoom() {
+// makeRoom drops the oldest ended streams until the number and the size of all are within bounds,
+// and reports whether they are. A client can no longer resume a dropped stream; that of a running
+// call is not dropped. The caller holds mu.
+func (s *Session) makeRoom() bool {
 	kept := 0
-	for _, l := range s.logs {
+	var over []uint64
+	for n, l := range s.logs {
 		kept += l.bytes()
-	}
-	for len(s.logs) >= sessionStreams || len(s.logs) > 0 && kept > sessionBytes {
-		oldest := s.streams
-		for n := range s.logs {
-			oldest = min(oldest, n)
+		if l.over() {
+			over = append(over, n)
 		}
-		kept -= s.logs[oldest].bytes()
-		delete(s.logs, oldest)
 	}
+	slices.Sort(over)
+	for _, n := range over {
+		if len(s.logs) < sessionStreams && kept <= sessionBytes {
+			break
+		}
+		kept -= s.logs[n].bytes()
+		delete(s.logs, n)
+	}
+	return len(s.logs) < sessionStreams && kept <= sessionBytes
 }
 
 // logOf returns the stream of an event id's number; 0 is the standalone stream.

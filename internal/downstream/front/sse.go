@@ -123,6 +123,9 @@ func sessionID(query string) (string, bool) {
 // accept starts to serve one message. On success it returns the buffer to the pool when the
 // message is done; on an error the buffer still belongs to the caller.
 func (e sseFace) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) error {
+	if m.Kind == wire.Notification && !s.Init.admits(m.Method) {
+		return notTaken{errNotInitialized}
+	}
 	if m.Kind != wire.Request {
 		if e := streamable(e).oneWay(in, m, s); e != nil {
 			return notTaken{e}
@@ -151,9 +154,11 @@ func (e sseFace) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) e
 func (e sseFace) answer(ctx context.Context, in *inbound, m *wire.Message, x *Exchange) {
 	var reply Reply
 	switch {
+	case !x.Session.Init.admits(m.Method):
+		reply = Reply{Error: errNotInitialized}
 	case m.Method != "initialize":
 		reply = e.d.o.Handler.Request(ctx, x)
-	case !x.Session.begin():
+	case x.Session.Init.begun.Swap(true):
 		reply = Reply{Error: errInitialized}
 	default:
 		reply = streamable(e).open(ctx, x.Session, in, m)

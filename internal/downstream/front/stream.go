@@ -142,6 +142,8 @@ func (s *stream) start() {
 	s.began = true
 	if s.open != nil {
 		s.log = s.open()
+	}
+	if s.log != nil {
 		s.gen = s.log.attach()
 	}
 	out := newSink(s.w)

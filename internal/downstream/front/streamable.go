@@ -45,12 +45,16 @@ func (f streamable) initialize(in *inbound, m *wire.Message) {
 // the client's initialize params.
 func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
 	s.version.negotiate(m.Params)
-	s.Init = append([]byte(nil), m.Params...)
+	s.Init.set(m.Params)
 	// If the client leaves while a server starts, its session ends.
 	stop := context.AfterFunc(ctx, s.end)
 	defer stop()
 	defer f.d.lend(in.who, s.end)()
-	return f.d.ask(s.ctx, f.exchange(in, m, s, &stream{}))
+	reply := f.d.ask(s.ctx, f.exchange(in, m, s, &stream{}))
+	if reply.Error == nil {
+		s.Init.answered.Store(true)
+	}
+	return reply
 }
 
 func (f streamable) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
@@ -227,13 +231,13 @@ func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principa
 		plain(w, http.StatusNotAcceptable)
 		return
 	}
-	log, after, resumed := s.main, s.main.lastSent(), false
+	log, after, resumed := s.main, uint64(unsent), false
 	if last := r.Header.Get("Last-Event-Id"); last != "" {
 		log, after = s.resume(last)
 		resumed = true
 	}
 	if log == nil {
-		fail(w, http.StatusNotFound, nil, errUnknownSession)
+		fail(w, http.StatusBadRequest, nil, errUnknownEvent)
 		return
 	}
 	gen, ok := log.reserve(resumed)

@@ -173,7 +173,7 @@ func TestTheVersionOverHTTPAndSSE(t *testing.T) {
 		where, events := h.overSSE()
 		header := []string{"Mcp-Protocol-Version", c.header}
 		known := c.header == "" || slices.Contains(handshakes, c.header)
-		if a := h.do("POST", where, oneMessage["notification"], header...); (a.status == 202) != known || !known && a.status != 400 {
+		if a := h.do("POST", where, strings.Replace(oneMessage["notification"], "/x", "/initialized", 1), header...); (a.status == 202) != known || !known && a.status != 400 {
 			t.Errorf("%v before initialize: %d %s", c, a.status, a.body)
 		}
 		if a := h.do("POST", where, strings.Replace(hello, "2025-11-25", c.session, 1), "Mcp-Protocol-Version", handshakes[0]); a.status != 202 {

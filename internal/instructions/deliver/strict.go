@@ -67,10 +67,9 @@ func bodyOf(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error)
 	if r.ContentLength > limit {
 		return nil, tooLarge()
 	}
-	rc := http.NewResponseController(w)
-	if rc.SetReadDeadline(time.Now().Add(bodyTime)) == nil {
-		defer rc.SetReadDeadline(time.Time{})
-	}
+	// net/http clears the deadline at the end of the body. Without it, it would wait for the rest
+	// of a body that was refused.
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	switch {

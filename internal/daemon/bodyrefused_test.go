@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// refusers are the ways in which the paths of the daemon refuse a body that they do not read to
+// its end.
+var refusers = map[string]http.HandlerFunc{
+	"unread": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+	},
+	"read in part": func(w http.ResponseWriter, r *http.Request) {
+		io.CopyN(io.Discard, r.Body, 1<<10)
+		w.Header().Set("Connection", "close")
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+	},
+	"kept open": func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+	},
+}
+
+// A client that sends all of a refused body before it reads gets the answer, and no reset.
+func TestARefusedBodyGetsItsAnswer(t *testing.T) {
+	t.Parallel()
+	for name, h := range refusers {
+		for _, chunked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, chunked %v", name, chunked), func(t *testing.T) {
+				t.Parallel()
+				c := timelyServer(t, h, 10*time.Second)()
+				body := strings.Repeat("x", 600<<10)
+				head := fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
+				if chunked {
+					head, body = "Transfer-Encoding: chunked\r\n\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+				}
+				fmt.Fprint(c, postHead+head)
+				for piece := range slices.Chunk([]byte(body), 20<<10) {
+					if _, err := c.Write(piece); err != nil {
+						t.Fatalf("writing the body: %v", err)
+					}
+					time.Sleep(time.Millisecond) // the answer comes while the body is written
+				}
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
+					t.Fatalf("%v %v", resp, err)
+				}
+				if _, err := io.ReadAll(resp.Body); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// A client that waits for "100 Continue" gets a refusal at once, since no body will come.
+func TestARefusalDoesNotWaitForABodyThatIsNotSent(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 403, 404, 415, 429} {
+		for name, length := range map[string]string{"announced": "Content-Length: 11", "chunked": "Transfer-Encoding: chunked"} {
+			t.Run(fmt.Sprint(status, " ", name), func(t *testing.T) {
+				t.Parallel()
+				refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", status) })
+				c := timelyServer(t, refuse, time.Hour)()
+				fmt.Fprint(c, postHead+"Expect: 100-continue\r\n"+length+"\r\n\r\n")
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil || resp.StatusCode != status {
+					t.Errorf("%v %v", resp, err)
+				}
+			})
+		}
+	}
+}
+
+// A body that is wanted is asked for: "100 Continue" comes before the answer.
+func TestAWantedBodyIsAskedFor(t *testing.T) {
+	t.Parallel()
+	c := timelyServer(t, bodyReaders["the whole body"], 10*time.Second)()
+	fmt.Fprint(c, postHead+"Expect: 100-continue\r\nContent-Length: 6\r\n\r\n")
+	answers := bufio.NewReader(c)
+	for _, want := range []int{http.StatusContinue, http.StatusOK} {
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil || resp.StatusCode != want {
+			t.Fatalf("%v %v, want %d", resp, err, want)
+		}
+		fmt.Fprint(c, "code=x")
+	}
+}
+
+// A stream that was taken over from net/http has no deadline, whatever body its request
+// announced.
+func TestATakenOverConnectionHasNoDeadline(t *testing.T) {
+	t.Parallel()
+	const limit = 50 * time.Millisecond
+	c := timelyServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		go io.Copy(conn, conn)
+	}), limit)()
+	fmt.Fprint(c, postHead+"Content-Length: 6\r\n\r\n")
+	time.Sleep(3 * limit)
+	fmt.Fprint(c, "code=x")
+	got := make([]byte, 6)
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != "code=x" {
+		t.Errorf("%q %v", got, err)
+	}
+}
