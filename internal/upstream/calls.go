@@ -228,11 +228,11 @@ func (p *pending) offer(id int64, ev Event) offered {
 		return absent
 	case c.on == nil:
 		return deaf
-	case len(c.events) >= maxWaiting, c.size > 0 && c.size+len(ev.Params) > p.max:
+	case len(c.events) >= maxWaiting, c.size > 0 && c.size+ev.size() > p.max:
 		return crowded
 	}
 	c.events = append(c.events, ev)
-	c.size += len(ev.Params)
+	c.size += ev.size()
 	ring(c.wake)
 	return taken
 }

@@ -14,7 +14,7 @@ type outlet struct {
 	mu      sync.Mutex
 	on      func(Event)
 	queue   []Event
-	size    int // bytes of params in the queue
+	size    int // sizes of the events in the queue
 	max     int // bound of size
 	held    bool
 	running bool
@@ -25,11 +25,11 @@ type outlet struct {
 func (o *outlet) push(ev Event) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed || o.on == nil || len(o.queue) >= maxWaiting || o.size+len(ev.Params) > o.max && o.size > 0 {
+	if o.closed || o.on == nil || len(o.queue) >= maxWaiting || o.size+ev.size() > o.max && o.size > 0 {
 		return false
 	}
 	o.queue = append(o.queue, ev)
-	o.size += len(ev.Params)
+	o.size += ev.size()
 	o.start()
 	return true
 }
@@ -71,7 +71,7 @@ func (o *outlet) pop() (Event, bool) {
 	ev := o.queue[0]
 	o.queue[0] = Event{}
 	o.queue = o.queue[1:]
-	o.size -= len(ev.Params)
+	o.size -= ev.size()
 	return ev, true
 }
 

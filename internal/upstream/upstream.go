@@ -190,6 +190,9 @@ type Event struct {
 	Plain  bool // the wire.Message's
 }
 
+// size returns the bytes that the event keeps in memory. The server chose all of them.
+func (ev Event) size() int { return len(ev.Method) + len(ev.Params) + len(ev.ID) }
+
 // Conn is one connection to a server: a child, a session, or in the modern HTTP era only a
 // sequence of requests. All methods are safe for concurrent use.
 //
