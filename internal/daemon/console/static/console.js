@@ -32,7 +32,7 @@
       location.replace('/ui/');
       return;
     }
-    say('This code is not valid: it was used, or is older than a minute. Run doorward ui again.');
+    say(answer.status === 403 ? await answer.text() : 'This code is not valid: run doorward ui again.');
   };
   const enter = () => {
     const code = location.hash.slice(1);
