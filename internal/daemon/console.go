@@ -14,6 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/daemon/console"
 	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -94,6 +95,20 @@ func (h consoleHost) stillPerson(ctx context.Context, by console.Caller) error {
 		return agent.ErrAgentShell
 	}
 	return nil
+}
+
+// mayBegin refuses to begin a session for a process that is an agent or MCP client now, or is
+// below one. A system that cannot determine the process refuses no sign-in.
+func (h consoleHost) mayBegin(r *http.Request) error {
+	holder, err := listen.From(r.Context()).Holder()
+	if errors.Is(err, peer.ErrUnavailable) {
+		return nil
+	}
+	processes, err := peer.AncestorsOf(holder)
+	if err != nil {
+		return agent.ErrAgentShell // the processes above it are unknown
+	}
+	return h.stillPerson(r.Context(), console.Caller{Processes: processes})
 }
 
 func (h consoleHost) event(who *principal.Principal, action, reason string) {

@@ -9,9 +9,9 @@ import (
 	"github.com/doorward/doorward/internal/daemon/history"
 )
 
-// perPage is the number of acts on a page. liveLines is the number of lines that are searched
-// for a live part, which is requested every two seconds.
-const perPage, liveLines = 50, 3_000
+// perPage is the number of acts on a page. A live part is searched as far as its page, because
+// it replaces the list of the page.
+const perPage = 50
 
 // activityData is the data of the page Activity.
 type activityData struct {
@@ -35,9 +35,6 @@ func (c *Console) activity(q *request) (page, error) {
 	before, err := number(q.in.Get("before"))
 	if err != nil {
 		return page{}, err
-	}
-	if q.part() {
-		f.Lines = liveLines
 	}
 	d := activityData{Filter: f, From: q.in.Get("from"), To: q.in.Get("to"), Newest: before == 0}
 	if d.Found, err = history.Search(q.ctx, c.o.AuditDir, f, before, perPage); err != nil {

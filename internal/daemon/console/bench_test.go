@@ -23,7 +23,7 @@ func BenchmarkTheHourUnderLoad(b *testing.B) {
 func BenchmarkAPageOfActivity(b *testing.B) {
 	dir := logOf(b, 5000)
 	for b.Loop() {
-		if _, err := history.Search(context.Background(), dir, history.Filter{Lines: liveLines}, 0, perPage); err != nil {
+		if _, err := history.Search(context.Background(), dir, history.Filter{}, 0, perPage); err != nil {
 			b.Fatal(err)
 		}
 	}

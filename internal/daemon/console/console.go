@@ -31,6 +31,9 @@ type Options struct {
 	Enter func(ctx context.Context, by Caller, what string) (leave func(), err error)
 	// Allows is Enter without a record, for the continuation of a recorded act.
 	Allows func(ctx context.Context, by Caller, what string) bool
+	// MayBegin refuses to begin a session for a program that is an agent or MCP client, or below
+	// one.
+	MayBegin func(r *http.Request) error
 	// Event records an event of a session; who may be nil.
 	Event func(who *principal.Principal, action, reason string)
 	// Refused records a request that was refused before a session was known.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -23,13 +24,20 @@ type hour struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	seq     uint64 // number of the last record read
-	minutes map[int64]*minute
-	clients map[string]*clientUse
-	callers map[string]*clientUse // by the text of principal and facts in a line
+	seq     uint64            // number of the last record read
+	left    time.Time         // time of the newest record that was left out; zero: none was
+	minutes map[int64]*minute // by the Unix time in minutes
+	callers map[string]caller // by the text of principal and facts in a line
 }
 
-type minute struct{ calls, refused int }
+// minute counts the acts of one minute.
+type minute struct {
+	calls, refused int
+	clients        map[caller]*clientUse
+}
+
+// caller identifies a program of a principal.
+type caller struct{ client, principal string }
 
 // clientUse counts the acts of one program.
 type clientUse struct {
@@ -38,15 +46,15 @@ type clientUse struct {
 	Calls, Refused    int
 }
 
-// maxHour is the largest number of lines that one call of read visits.
+// maxHour is the largest number of lines that one call of read visits; older ones are left out.
 const maxHour = 50_000
 
-// mostClients bounds the programs that are counted separately, mostCallers the cached texts of
-// connections.
+// mostClients bounds the programs that are counted separately in a minute, mostCallers the
+// cached texts of connections.
 const mostClients, mostCallers = 200, 500
 
 func newHour(dir string, now func() time.Time) *hour {
-	return &hour{dir: dir, now: now, minutes: make(map[int64]*minute), clients: make(map[string]*clientUse), callers: make(map[string]*clientUse)}
+	return &hour{dir: dir, now: now, minutes: make(map[int64]*minute), callers: make(map[string]caller)}
 }
 
 // bar is one minute of the chart, which is 60 by 40 units large.
@@ -60,6 +68,7 @@ type summary struct {
 	Bars           []bar
 	Calls, Refused int
 	Clients        []clientUse
+	Incomplete     bool // records of the hour were left out
 }
 
 const chartHeight = 40
@@ -68,61 +77,73 @@ const chartHeight = 40
 func (h *hour) read(ctx context.Context) (summary, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	since, newest, lines := h.now().Add(-time.Hour), h.seq, 0
+	first := h.now().Unix()/60 - 59
+	if err := h.readNew(ctx, first); err != nil {
+		return summary{}, err
+	}
+	maps.DeleteFunc(h.minutes, func(at int64, _ *minute) bool { return at < first })
+	return h.summary(first), nil
+}
+
+// readNew counts the new lines from the minute first on. If it fails, it has counted none.
+func (h *hour) readNew(ctx context.Context, first int64) error {
+	fresh, newest, left, lines := make(map[int64]*minute), h.seq, h.left, 0
 	for line, err := range auditlog.Backwards(ctx, h.dir) {
 		if err != nil {
-			return summary{}, err
+			return err
 		}
 		seq := history.SeqOf(line)
 		newest = max(newest, seq)
-		if lines++; seq <= h.seq || lines > maxHour || !h.take(line, since) {
+		if lines++; lines > maxHour && seq > h.seq {
+			left = timeOf(line, h.now())
+		}
+		if seq <= h.seq || lines > maxHour || !h.take(fresh, line, first) {
 			break
 		}
 	}
-	h.seq = newest
-	h.forget(since)
-	return h.summary(), nil
+	h.seq, h.left = newest, left
+	for at, m := range fresh {
+		minuteOf(h.minutes, at).add(m)
+	}
+	return nil
 }
 
-// take counts one line; false: it is too old. Under load there are thousands of lines a second,
-// so only the needed members are parsed.
-func (h *hour) take(line []byte, since time.Time) bool {
+// timeOf returns the time of a line, and otherwise if it has none.
+func timeOf(line []byte, otherwise time.Time) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, history.Member(line, "time"))
+	if err != nil {
+		return otherwise
+	}
+	return at
+}
+
+// take counts one line in fresh; false: it is too old. Under load there are thousands of lines a
+// second, so only the needed members are parsed.
+func (h *hour) take(fresh map[int64]*minute, line []byte, first int64) bool {
 	if !bytes.Contains(line[:min(len(line), 120)], []byte(`"kind":"decision"`)) || history.Member(line, "action") == policy.ActionAdmin {
 		return true
 	}
-	at, err := time.Parse(time.RFC3339Nano, history.Member(line, "time"))
-	if err != nil {
+	at := timeOf(line, time.Time{})
+	switch {
+	case at.IsZero():
 		return true
-	}
-	if at.Before(since) {
+	case at.Unix()/60 < first:
 		return false
 	}
-	m := h.minutes[at.Unix()/60]
-	if m == nil {
-		m = new(minute)
-		h.minutes[at.Unix()/60] = m
-	}
-	c := h.caller(line)
-	if at.After(c.Last) {
-		c.Last = at
-	}
+	one := clientUse{Last: at, Calls: 1}
 	if history.Member(line, "decision") == audit.Deny {
-		m.refused++
-		c.Refused++
-		return true
+		one.Calls, one.Refused = 0, 1
 	}
-	m.calls++
-	c.Calls++
+	minuteOf(fresh, at.Unix()/60).count(h.caller(line), one)
 	return true
 }
 
-// caller returns the counter of the caller of a line. All lines of one connection have the same
-// text of facts.
-func (h *hour) caller(line []byte) *clientUse {
+// caller returns the caller of a line. All lines of one connection have the same text of facts.
+func (h *hour) caller(line []byte) caller {
 	text, _, _ := bytes.Cut(line, []byte(`,"action":`))
 	_, text, _ = bytes.Cut(text, []byte(`,"principal":`))
 	text, _, _ = bytes.Cut(text, []byte(`,"session":"`))
-	if c := h.callers[string(text)]; c != nil {
+	if c, known := h.callers[string(text)]; known {
 		return c
 	}
 	var r history.Record
@@ -130,38 +151,55 @@ func (h *hour) caller(line []byte) *clientUse {
 	if len(h.callers) >= mostCallers {
 		clear(h.callers)
 	}
-	c := h.client(history.Client(r.Facts), r.Principal)
+	c := caller{history.Client(r.Facts), r.Principal}
 	h.callers[string(text)] = c
 	return c
 }
 
-func (h *hour) client(program, principal string) *clientUse {
-	key := program + "\x00" + principal
-	c := h.clients[key]
-	if c == nil && len(h.clients) >= mostClients {
-		program, principal, key = "others", "", "\x00"
-		c = h.clients[key]
+// minuteOf returns a minute, which it makes if there is none.
+func minuteOf(all map[int64]*minute, at int64) *minute {
+	m := all[at]
+	if m == nil {
+		m = &minute{clients: make(map[caller]*clientUse)}
+		all[at] = m
 	}
-	if c == nil {
-		c = &clientUse{Client: program, Principal: principal}
-		h.clients[key] = c
-	}
-	return c
+	return m
 }
 
-func (h *hour) forget(since time.Time) {
-	maps.DeleteFunc(h.minutes, func(at int64, _ *minute) bool { return at < since.Unix()/60 })
-	for key, c := range h.clients {
-		if c.Last.Before(since) {
-			delete(h.clients, key)
-			clear(h.callers)
-		}
+// count adds acts of a program.
+func (m *minute) count(c caller, acts clientUse) {
+	m.calls += acts.Calls
+	m.refused += acts.Refused
+	if m.clients[c] == nil && len(m.clients) >= mostClients {
+		c = caller{client: "others"}
+	}
+	addUse(m.clients, c, acts)
+}
+
+// add adds the acts of another minute.
+func (m *minute) add(other *minute) {
+	for c, acts := range other.clients {
+		m.count(c, *acts)
 	}
 }
 
-func (h *hour) summary() summary {
-	var out summary
-	first, most := h.now().Unix()/60-59, 1
+func addUse(all map[caller]*clientUse, c caller, acts clientUse) {
+	u := all[c]
+	if u == nil {
+		u = &clientUse{Client: c.client, Principal: c.principal}
+		all[c] = u
+	}
+	u.Calls += acts.Calls
+	u.Refused += acts.Refused
+	if acts.Last.After(u.Last) {
+		u.Last = acts.Last
+	}
+}
+
+// summary returns the hour that begins with the minute first.
+func (h *hour) summary(first int64) summary {
+	out := summary{Incomplete: h.left.Unix()/60 >= first}
+	most, clients := 1, make(map[caller]*clientUse)
 	for _, m := range h.minutes {
 		most = max(most, m.calls+m.refused)
 	}
@@ -172,18 +210,28 @@ func (h *hour) summary() summary {
 		}
 		out.Calls += m.calls
 		out.Refused += m.refused
-		b := bar{X: i, Calls: height(m.calls, most), Refused: height(m.refused, most)}
-		b.CallsY, b.RefusedY = chartHeight-b.Calls, chartHeight-b.Calls-b.Refused
-		out.Bars = append(out.Bars, b)
-	}
-	for _, c := range h.clients {
-		out.Clients = append(out.Clients, *c)
-	}
-	slices.SortFunc(out.Clients, func(a, b clientUse) int {
-		if c := b.Last.Compare(a.Last); c != 0 {
-			return c
+		out.Bars = append(out.Bars, barOf(i, m, most))
+		for c, acts := range m.clients {
+			addUse(clients, c, *acts)
 		}
-		return strings.Compare(a.Client, b.Client)
+	}
+	out.Clients = latest(clients)
+	return out
+}
+
+func barOf(x int, m *minute, most int) bar {
+	b := bar{X: x, Calls: height(m.calls, most), Refused: height(m.refused, most)}
+	b.CallsY, b.RefusedY = chartHeight-b.Calls, chartHeight-b.Calls-b.Refused
+	return b
+}
+
+// latest returns the programs, the one with the latest act first.
+func latest(all map[caller]*clientUse) (out []clientUse) {
+	for _, c := range all {
+		out = append(out, *c)
+	}
+	slices.SortFunc(out, func(a, b clientUse) int {
+		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Client, b.Client), strings.Compare(a.Principal, b.Principal))
 	})
 	return out
 }

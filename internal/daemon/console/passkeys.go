@@ -34,8 +34,17 @@ func (p passkeyPages) show(*request) (page, error) {
 // visit describes the session for a ceremony. The origin is that of the console on this
 // listener, whatever the request says.
 func (p passkeyPages) visit(q *request) passkey.Visit {
-	_, port, _ := net.SplitHostPort(q.v.Listener)
-	return passkey.Visit{Session: hex.EncodeToString(q.s.key[:]), Origin: q.v.Scheme + "://localhost:" + port, Who: q.s.by.Who}
+	return passkey.Visit{Session: hex.EncodeToString(q.s.key[:]), Origin: originOf(q.v), Who: q.s.by.Who}
+}
+
+// originOf returns the origin of the console under the name localhost, as a browser sends it:
+// without the default port of the scheme.
+func originOf(v Visit) string {
+	_, port, _ := net.SplitHostPort(v.Listener)
+	if v.Scheme == "http" && port == "80" || v.Scheme == "https" && port == "443" {
+		return v.Scheme + "://localhost"
+	}
+	return v.Scheme + "://localhost:" + port
 }
 
 // begin returns the ceremony that the browser must perform for the form that will be sent.

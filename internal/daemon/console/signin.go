@@ -3,16 +3,18 @@ package console
 import (
 	"errors"
 	"net/http"
+	"strings"
 )
 
 // Actions of records.
 const (
 	eventSignIn  = "ui.sign-in"
 	eventSignOut = "ui.sign-out"
+	eventRefused = "ui.refused"
 )
 
-// signInPage explains how to sign in. Its script submits the code in the fragment of the
-// address.
+// signInPage explains how to sign in, and has a field for the code. Its script submits the
+// code in the fragment of the address.
 func (c *Console) signInPage(w http.ResponseWriter, r *http.Request, path string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		c.o.Refused(r, "the console without a session")
@@ -27,7 +29,14 @@ func (c *Console) signInPage(w http.ResponseWriter, r *http.Request, path string
 	c.views.write(w, status, "signin", "layout", page{Title: "Sign in"})
 }
 
-// signIn serves POST /ui/session: it takes a code and sets the cookie.
+// The texts for a code that begins no session.
+const (
+	notValid = "This code is not valid: it was used, or is older than a minute. Run doorward ui again."
+	notYours = "Refused: this program is an agent or MCP client, or was started by one. Start a browser yourself, and run doorward ui again."
+)
+
+// signIn serves POST /ui/session: it takes a code and sets the cookie. A code that a program of
+// an agent presents is used up, because the operator did not give it to that program.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
@@ -40,10 +49,16 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 		http.Error(w, http.StatusText(formStatus(err)), formStatus(err))
 		return
 	}
-	secret, s, err := c.sessions.redeem(f.Get("code"), v)
+	secret, s, err := c.sessions.redeem(strings.TrimSpace(f.Get("code")), v)
 	if err != nil {
 		c.o.Refused(r, err.Error())
-		http.Error(w, "This code is not valid: run doorward ui again.", http.StatusForbidden)
+		http.Error(w, notValid, http.StatusForbidden)
+		return
+	}
+	if err := c.o.MayBegin(r); err != nil {
+		c.sessions.close(s)
+		c.o.Event(s.by.Who, eventRefused, "a code from a program that is an agent or MCP client, or below one: "+err.Error())
+		http.Error(w, notYours, http.StatusForbidden)
 		return
 	}
 	if old := c.sessions.find(cookie(r, v), v); old != nil {

@@ -24,11 +24,15 @@ type Caller struct {
 	// form of peer.Credentials.Instance. Complete: the chain was read to its end.
 	Processes []string
 	Complete  bool
+	// Continues means that the act continues a recorded one, such as the refresh of a page:
+	// Peers, Holds and Tail are then decided and not recorded again.
+	Continues bool
 }
 
 // Operator is the operator's side of messaging. Every method except Waiting, OnHeld,
 // Decide and AgentShell passes the gate as action `admin`, then the check for an agent's
-// shell, before it reads or changes anything, and leaves an audit record. Errors:
+// shell, before it reads or changes anything, and leaves an audit record; see
+// Caller.Continues for the exception. Errors:
 // *gate.Refusal, ErrAgentShell, *mail.Error.
 type Operator struct{ s *Server }
 
@@ -244,6 +248,16 @@ func (a *act) end() { a.pass.Leave("ok", 0) }
 
 // line returns the record of a change that the command makes.
 func (a *act) line(fields ...audit.Field) any { return a.pass.Line(fields...) }
+
+// listed is done for a list without texts, which is not recorded for a caller that continues
+// a recorded act.
+func (a *act) listed(by Caller, fields ...audit.Field) error {
+	if by.Continues {
+		a.end()
+		return nil
+	}
+	return a.done(fields...)
+}
 
 // done records a command that changed nothing, and gives its pass back.
 func (a *act) done(fields ...audit.Field) error {

@@ -142,7 +142,7 @@ func (o *Operator) Holds(ctx context.Context, by Caller) ([]Message, error) {
 	if err != nil {
 		return nil, a.fail(err)
 	}
-	return o.s.envelopes.messages(es, false), a.done(number("listed", int64(len(es))))
+	return o.s.envelopes.messages(es, false), a.listed(by, number("listed", int64(len(es))))
 }
 
 // The actions of Settle.
@@ -233,7 +233,7 @@ func (o *Operator) Tail(ctx context.Context, by Caller, peer string, after int64
 		return nil, a.fail(err)
 	}
 	if after < 0 {
-		return out, a.done(field("peer", id))
+		return out, a.listed(by, field("peer", id))
 	}
 	a.end()
 	return out, nil

@@ -41,7 +41,7 @@ func (o *Operator) Peers(ctx context.Context, by Caller) ([]PeerInfo, error) {
 	if err := o.s.trail.eachPeer(ctx, func(p mail.Peer) { out = append(out, o.s.peerInfo(p)) }); err != nil {
 		return nil, a.fail(err)
 	}
-	return out, a.done(number("listed", int64(len(out))))
+	return out, a.listed(by, number("listed", int64(len(out))))
 }
 
 // Show returns one peer, by id, name, name@namespace or parent/child.

@@ -32,7 +32,7 @@
       location.replace('/ui/');
       return;
     }
-    say('This code is not valid: it was used, or is older than a minute. Run doorward ui again.');
+    say(answer.status === 403 ? await answer.text() : 'This code is not valid: run doorward ui again.');
   };
   const enter = () => {
     const code = location.hash.slice(1);
@@ -44,11 +44,16 @@
   window.addEventListener('hashchange', enter);
 
   // Live parts: the daemon says that there is something new, and the page asks
-  // for it, unless a person is at work in that part.
+  // for it, unless a person is at work in that part: the focus is in it, a text is
+  // selected, or a field has been changed. A click on a table is no work in it.
+  const changed = (field) => field.tagName === 'SELECT'
+    ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((o) => o.defaultSelected))
+    : field.value !== field.defaultValue || field.checked !== field.defaultChecked;
   const busy = () => {
     const live = document.getElementById('live');
     const at = document.activeElement;
-    return document.hidden || !live || (live.contains(at) && /^(INPUT|SELECT|TEXTAREA|BUTTON|A)$/.test(at.tagName)) ||
+    return document.hidden || !live || (live.contains(at) && !at.matches('.scroll:not(:focus-visible)')) ||
+      [...live.querySelectorAll('input, select, textarea')].some(changed) ||
       (getSelection() && !getSelection().isCollapsed);
   };
   let late = false;
