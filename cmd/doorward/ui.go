@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,10 +35,9 @@ func openUI(ctx context.Context, o *invocation, only bool) error {
 	if err := o.daemon.tell(ctx, "/admin/v1/ui", struct{}{}, &opened); err != nil {
 		return uiFailure(err)
 	}
-	page, code, _ := strings.Cut(opened.URL, "#")
-	if !only && !o.json && desktop.OpenBrowser(page) == nil {
-		fmt.Fprintln(stderr(), "doorward: the console opens in your browser; enter this code there, it works once, within a minute:")
-		return o.printUnbroken(opened, code+"\n")
+	if !only && !o.json && desktop.OpenBrowser(opened.URL) == nil {
+		fmt.Fprintln(stderr(), "doorward: the console opens in your browser")
+		return nil
 	}
 	if !o.json {
 		fmt.Fprintln(stderr(), "doorward: open this address in a browser on this machine; it works once, within a minute:")

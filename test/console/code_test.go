@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// TestACodeIsEnteredOnThePage: the page that `doorward ui` opens takes the code from the
-// keyboard, is accessible, and says what to do about a code that is not valid.
+// TestACodeIsEnteredOnThePage shows that the sign-in page takes a code from the keyboard, is
+// accessible, and says what to do about a code that is not valid.
 func TestACodeIsEnteredOnThePage(t *testing.T) {
 	b, h := newBrowser(t), newHouse(t)
 	for _, code := range []string{"AAAAAAAAAAAAAAAAAAAAAAAAAA", ""} {

@@ -7,9 +7,8 @@ import (
 	"runtime"
 )
 
-// OpenBrowser makes the desktop open an address, and does not wait for it. The address must
-// contain no secret: it is an argument of several programs, and every process of their user can
-// read it. An error means that there is no desktop, or no program that opens addresses.
+// OpenBrowser makes the desktop open an address, and does not wait for it. An error means
+// that there is no desktop, or no program that opens addresses.
 func OpenBrowser(url string) error {
 	opener := []string{"xdg-open"}
 	if runtime.GOOS == "darwin" {
