@@ -199,6 +199,9 @@ func TestRestrictedFunctionsAreUsedInTheirPackagesOnly(t *testing.T) {
 	}
 }
 
+// version is the last element of the import path of a later major version.
+var version = regexp.MustCompile(`/v[0-9]+$`)
+
 // uses lists what a package imports and which functions of imported packages
 // it names.
 func uses(t *testing.T, p pkg) map[string]bool {
@@ -213,7 +216,15 @@ func uses(t *testing.T, p pkg) map[string]bool {
 		for _, i := range file.Imports {
 			path := strings.Trim(i.Path.Value, `"`)
 			used[path] = true
-			paths[path[strings.LastIndex(path, "/")+1:]] = path
+			switch {
+			case i.Name == nil:
+				plain := version.ReplaceAllString(path, "")
+				paths[plain[strings.LastIndex(plain, "/")+1:]] = path
+			case i.Name.Name == ".":
+				t.Errorf("%s/%s imports %s without a name: its functions cannot be told from the package's own", p.ImportPath, name, path)
+			default:
+				paths[i.Name.Name] = path
+			}
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok {

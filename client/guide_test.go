@@ -177,6 +177,10 @@ func (k *keeper) mcp(w http.ResponseWriter, r *http.Request) {
 	}
 	k.mu.Unlock()
 	switch {
+	case strings.HasSuffix(m.Method, "/lost"):
+		panic(http.ErrAbortHandler)
+	case strings.HasSuffix(m.Method, "/refused"):
+		http.Error(w, token, http.StatusForbidden)
 	case bad:
 		w.WriteHeader(http.StatusUnauthorized)
 	case unknown:
@@ -284,12 +288,16 @@ func shimAt(t *testing.T, k *keeper, o *GuideOptions) *stdio {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	c := New(k.socket, "test")
+	log := slog.New(slog.DiscardHandler)
 	if o != nil {
 		c.Guide(*o)
+		if o.Log != nil {
+			log = o.Log
+		}
 	}
 	done := make(chan error, 1)
 	go func() {
-		err := Connect(context.Background(), c, ConnectOptions{In: inR, Out: outW, Log: slog.New(slog.DiscardHandler)})
+		err := Connect(context.Background(), c, ConnectOptions{In: inR, Out: outW, Log: log})
 		c.Close()
 		outW.Close()
 		done <- err
@@ -836,14 +844,24 @@ func TestNoPartOfATokenIsLogged(t *testing.T) {
 		k := newKeeper(t)
 		k.nobody = true
 		s := shimAt(t, k, &GuideOptions{Ask: true, Env: env(vars...), Log: log})
-		s.says(modernLine(1, "tools/list"))
-		s.hear()
+		for _, method := range []string{"notifications/lost", "notifications/refused"} {
+			s.says(strings.Replace(modernLine(0, method), `"id":0,`, "", 1))
+		}
+		for id, method := range []string{"test/lost", "test/refused", "tools/list"} {
+			s.says(modernLine(id, method))
+			s.hear()
+		}
 		s.over()
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if text.Len() == 0 || strings.Contains(text.String(), "SECRET") || strings.Contains(text.String(), "token-number") {
+	if strings.Contains(text.String(), "SECRET") || strings.Contains(text.String(), "token-number") {
 		t.Errorf("the log says %q", text.String())
+	}
+	for _, said := range []string{"the environment's token is not used", "the environment's token was refused", "request lost", "notification not delivered", "notification refused"} {
+		if !strings.Contains(text.String(), said) {
+			t.Errorf("the log does not say %q: %q", said, text.String())
+		}
 	}
 }
 

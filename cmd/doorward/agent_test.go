@@ -25,7 +25,7 @@ func hostile() []string {
 	return []string{
 		"plain", "", "two\nlines", "ends\n", "\x1b[2J\x1b[H", "\x1b]0;title\x07", "\x9b2J", "over\rwritten", "back\x08\x08\x08", "tab\there", "nul\x00",
 		"\u202eright to left", "fill\u3164er\u115f", "select\ufe01or\U000E0101", "soft\u00adhyphen", "\u2066isolated\u2069", "zero\u200bwidth", "join\u2060er", "\ufeffmark", "tag\U000E0041", "line\u2028sep", "para\u2029sep", "next\u0085line",
-		"| forged mark", strings.Repeat("x", 71) + "y\u200bdoorward: error: forged", strings.Repeat("a", 500), strings.Repeat("漢", 90), "bad \xff utf8", `"quoted" \n`, strings.Repeat(" ", 200) + "far right",
+		"| forged mark", "x\n0 unread, 0 held\n", strings.Repeat("x", 71) + "y\u200bdoorward: error: forged", strings.Repeat("a", 500), strings.Repeat("漢", 90), "bad \xff utf8", `"quoted" \n`, strings.Repeat(" ", 200) + "far right",
 	}
 }
 
@@ -51,8 +51,8 @@ func TestNothingThatAnAgentSaysForgesALineOrMovesTheCursor(t *testing.T) {
 					t.Errorf("%q in %s: %U reaches the terminal", text, what, r)
 				}
 			}
-			if plain := inboxText(agent.Inbox{}); what == "a message" && strings.Count(shown, plain) > 1 {
-				t.Errorf("%q in %s: the summary stands there twice", text, what)
+			if plain := inboxText(agent.Inbox{}); what == "a message" && strings.Count("\n"+shown, "\n"+plain) != 1 {
+				t.Errorf("%q in %s: the summary does not stand there once", text, what)
 			}
 		}
 	}

@@ -32,6 +32,7 @@ type mailDaemon struct {
 
 	mu     sync.Mutex
 	proc   *daemonProc
+	killed bool // proc was, by kill
 	url    string
 	socket string
 	said   strings.Builder // stderr of the runs before
@@ -112,7 +113,7 @@ func (d *mailDaemon) start() {
 	if d.proc != nil {
 		d.said.WriteString(d.proc.log.String() + "\n")
 	}
-	d.proc = p
+	d.proc, d.killed = p, false
 	d.mu.Unlock()
 	if _, ok := p.log.take(regexp.MustCompile(`^ready$`), mailSoon); !ok {
 		d.t.Fatalf("%s is not ready:\n%s", d.name, p.log)
@@ -141,6 +142,9 @@ func (d *mailDaemon) address(unix bool) string {
 // kill ends it by SIGKILL.
 func (d *mailDaemon) kill() {
 	d.t.Helper()
+	d.mu.Lock()
+	d.killed = true
+	d.mu.Unlock()
 	if err := d.proc.cmd.Process.Kill(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -152,7 +156,10 @@ func (d *mailDaemon) kill() {
 // stop ends it by SIGTERM. It must end by itself and without an error status.
 func (d *mailDaemon) stop() {
 	d.t.Helper()
-	if d.proc == nil || d.proc.over(0) {
+	d.mu.Lock()
+	nothing := d.proc == nil || d.killed
+	d.mu.Unlock()
+	if nothing {
 		return
 	}
 	_ = d.proc.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
@@ -160,8 +167,8 @@ func (d *mailDaemon) stop() {
 		_ = d.proc.cmd.Process.Kill()
 		<-d.proc.done
 		d.t.Errorf("%s did not end within 15 s", d.name)
-	} else if status := d.proc.cmd.ProcessState.ExitCode(); status > 0 {
-		d.t.Errorf("%s ended with status %d", d.name, status)
+	} else if status := d.proc.cmd.ProcessState.ExitCode(); status != 0 { // -1: by a signal
+		d.t.Errorf("%s ended: %s", d.name, d.proc.cmd.ProcessState)
 	}
 	if m := regexp.MustCompile(`(?m)^(WARNING: DATA RACE|panic: |fatal error: ).*`).FindString(d.stderr()); m != "" {
 		d.t.Errorf("%s said %q", d.name, m)

@@ -108,6 +108,9 @@ func TestMethodsThatLookLikeQuestionsReachNoClient(t *testing.T) {
 					if strings.Contains(c.heard(), "canary") {
 						t.Errorf("%s server, %s: the client got %s", server, era, c.heard())
 					}
+					if p.sprung != 1 {
+						t.Errorf("%s server, %s: the server asked %d times", server, era, p.sprung)
+					}
 				}
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
@@ -258,6 +259,12 @@ func TestNoPartOfAQuestionReachesWhoIsNotToBeAsked(t *testing.T) {
 // a record. No other question arrives.
 func TestQuestionsComeLabelledAndRecorded(t *testing.T) {
 	t.Parallel()
+	var all atomic.Int64
+	t.Cleanup(func() { // most baits are no elicitations that may pass
+		if n := all.Load(); n < 30 {
+			t.Errorf("%d labelled questions arrived", n)
+		}
+	})
 	everyTrap(t, everyCapability, elicitation, func(t *testing.T, h *house, p *trap, c caller, route string) {
 		made := &baits{attempts: attempts{seeded(t)}, prefix: "canary"}
 		for range 60 {
@@ -277,6 +284,10 @@ func TestQuestionsComeLabelledAndRecorded(t *testing.T) {
 				t.Errorf("a question that this era has no answer to: %s", msg)
 			}
 			labelled += withName
+		}
+		all.Add(int64(labelled))
+		if p.sprung < 15 { // else nothing was tried
+			t.Errorf("the server said %d messages", p.sprung)
 		}
 		if n := h.count(policy.AskElicitation, "s"); n < labelled {
 			t.Errorf("%d questions came, %d were recorded", labelled, n)

@@ -229,10 +229,10 @@ func TestScanLeavesLists(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
 	s.setList("tools/list", `{"tools":[{"name":"canary-1"}]}`)
+	s.serve = func(q *query) { q.result(`{"of":"a call"}`) } // the default answer repeats the name, and is blocked
 	h := build(t, []Server{s.server(scannedBy(t, scan.Block))})
 	m := h.modern("/mcp/s", "uid:1000")
 	equal(t, "list", join(names(m.call("tools/list", `{}`), "tools", "name")), "canary-1")
-	if end := m.tool("canary-1", ""); field(end, "error") != "" && code(end) != "1403" {
-		t.Error(end)
-	}
+	equal(t, "the answer", field(m.tool("canary-1", ""), "result", "of"), `"a call"`)
+	equal(t, "the name", s.last("tools/call").name(), "canary-1")
 }

@@ -16,7 +16,7 @@ import (
 func TestTimeLimits(t *testing.T) {
 	t.Parallel()
 	const short, long = 400 * time.Millisecond, 20 * time.Second
-	f := newFakeWeb(t, func(f *fakeWeb) {
+	change := func(f *fakeWeb) {
 		f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
 			if m.Method != "tools/call" {
 				return false
@@ -42,7 +42,7 @@ func TestTimeLimits(t *testing.T) {
 			}
 			return true
 		}
-	})
+	}
 	for name, c := range map[string]struct {
 		set  func(*Definition)
 		tool string
@@ -57,6 +57,7 @@ func TestTimeLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			f := newFakeWeb(t, change)
 			s := f.server(func(d *Definition, _ *Deps) { c.set(d) })
 			conn := dialLegacy(t, s, nil)
 			start := time.Now()
@@ -65,7 +66,10 @@ func TestTimeLimits(t *testing.T) {
 				t.Errorf("%v after %s", err, time.Since(start))
 			}
 			if !c.ok { // the server is told
-				eventually(t, "the cancellation", func() bool { return len(f.methods(methodCancelled)) > 0 })
+				eventually(t, "the cancellation", func() bool { return len(f.methods(methodCancelled)) == 1 })
+				if call, told := f.methods("tools/call")[0], f.methods(methodCancelled)[0]; !bytes.Contains(told.Params, append([]byte(`"requestId":`), call.ID...)) {
+					t.Errorf("cancelled %s, of %s", told.Params, call.ID)
+				}
 			}
 			if open, _ := s.Circuit(); open {
 				t.Error("the circuit is open")
@@ -164,7 +168,7 @@ func TestIdleStandingStream(t *testing.T) {
 func TestAnswersTakeNoTimeOfACall(t *testing.T) {
 	t.Parallel()
 	const limit = 300 * time.Millisecond
-	web := newFakeWeb(t, func(f *fakeWeb) {
+	change := func(f *fakeWeb) {
 		answered := make(chan struct{}, 8)
 		f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
 			switch {
@@ -183,13 +187,13 @@ func TestAnswersTakeNoTimeOfACall(t *testing.T) {
 			}
 			return false
 		}
-	})
+	}
 	for name, set := range map[string]func(*Definition, *Deps){
 		"total":   func(d *Definition, _ *Deps) { d.Timeout = limit },
 		"silence": func(d *Definition, _ *Deps) { d.Idle = limit },
 		"both":    func(d *Definition, _ *Deps) { d.Timeout, d.Idle = 2*limit, limit },
 	} {
-		for kind, s := range map[string]*Server{"stdio": fake(t, "plain", set), "http": web.server(set)} {
+		for kind, s := range map[string]*Server{"stdio": fake(t, "plain", set), "http": newFakeWeb(t, change).server(set)} {
 			t.Run(kind+" "+name, func(t *testing.T) {
 				t.Parallel()
 				c := dialLegacy(t, s, nil)

@@ -47,15 +47,22 @@ func TestAgentProgramsGoOn(t *testing.T) {
 // so an argument alone is not enough.
 func inOrder(t *testing.T, seen []string, turns int) {
 	t.Helper()
+	if wrong := disorder(seen, turns); wrong != "" {
+		t.Error(wrong)
+	}
+}
+
+// disorder says which result of the turns the model did not see in its place; empty: none.
+func disorder(seen []string, turns int) string {
 	if len(seen) != turns {
-		t.Errorf("the model saw %d results: %q", len(seen), seen)
-		return
+		return fmt.Sprintf("the model saw %d results: %q", len(seen), seen)
 	}
 	for turn, text := range seen {
 		want := fmt.Sprintf(`{"turn":%d}`, turn)
 		content := `"type":"text","text":` + strconv.Quote(want)
 		if !slices.Contains(strings.Split(text, "\n"), want) && !strings.Contains(text, content) {
-			t.Errorf("turn %d: the model saw %q, want %s", turn, text, want)
+			return fmt.Sprintf("turn %d: the model saw %q, want %s", turn, text, want)
 		}
 	}
+	return ""
 }

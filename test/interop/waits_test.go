@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ func TestHowLongClientsWait(t *testing.T) {
 // waits makes a program call a tool and measures until it tells its model of the end.
 func waits(t *testing.T, a fixture.Agent, e fixture.Entry, call fixture.Answer) (time.Duration, string) {
 	t.Helper()
+	var mu sync.Mutex // the model answers in goroutines of its own
 	var began time.Time
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -50,11 +52,15 @@ func waits(t *testing.T, a fixture.Agent, e fixture.Entry, call fixture.Answer) 
 		func(fixture.Talk) fixture.Answer { return fixture.Use(a.Prefix+"seen", nil) },
 		func(talk fixture.Talk) fixture.Answer {
 			t.Logf("asks for progress: %t", strings.Contains(talk.Results[0].Text, "progressToken"))
+			mu.Lock()
+			defer mu.Unlock()
 			began = time.Now()
 			time.AfterFunc(longest, cancel)
 			return call
 		},
 		func(talk fixture.Talk) fixture.Answer {
+			mu.Lock()
+			defer mu.Unlock()
 			end, waited = fmt.Sprintf("%+v", talk.Results), time.Since(began)
 			return fixture.Say("done")
 		})
@@ -63,5 +69,7 @@ func waits(t *testing.T, a fixture.Agent, e fixture.Entry, call fixture.Answer) 
 	if ctx.Err() == nil && (err != nil || len(m.Talks()) < 3) {
 		t.Errorf("%s: %v\n%s", a.Name, err, out)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	return waited, end
 }

@@ -51,7 +51,7 @@ func TestExamplePolicies(t *testing.T) {
 	t.Parallel()
 	Paths, err := filepath.Glob("../../../examples/policy/*.cedar")
 	if err != nil || len(Paths) == 0 {
-		t.Fatal(err)
+		t.Fatalf("%d examples, %v", len(Paths), err)
 	}
 	for _, path := range Paths {
 		text, err := os.ReadFile(path)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,7 +127,7 @@ func TestAGuardedConnectionHasNoUncheckedRead(t *testing.T) {
 			ReadFrom([]byte) (int, net.Addr, error)
 		}](c),
 		"io.WriterTo": is[io.WriterTo](c),
-		"SyscallConn": is[interface{ SyscallConn() (any, error) }](c) || is[interface{ File() (*os.File, error) }](c),
+		"SyscallConn": is[syscall.Conn](c) || is[interface{ File() (*os.File, error) }](c),
 		"ReadMsgUnix": is[interface {
 			ReadMsgUnix(b, oob []byte) (int, int, int, *net.UnixAddr, error)
 		}](c),

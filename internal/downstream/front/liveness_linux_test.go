@@ -274,6 +274,14 @@ func TestAWaitWithoutAStreamIsNoFurtherSignOfLife(t *testing.T) {
 				t.Error("the request was no sign of life")
 			}
 			c.beats(nil)
+			x.stream.mu.Lock()
+			if x.stream.timer != nil {
+				t.Error("a keep-alive is due for an answer that is no stream")
+			}
+			for range 3 {
+				x.stream.beat()
+			}
+			x.stream.mu.Unlock()
 			if n := c.pulses.of(alice, c.session); n != before {
 				t.Errorf("%d signs of life of a client that only waits", n-before)
 			}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -354,19 +356,32 @@ func TestCallsAndStreamsEndWithTheirProof(t *testing.T) {
 
 	revoked.Store(old, true)
 	h.door.sweepLost()
+	h.eventually("the calls of the old token are over", func() bool { return len(answers) == 3 })
 	for range 3 {
 		a := <-answers
 		if a.status != http.StatusUnauthorized || !strings.HasPrefix(a.header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("a call of the old token: %d %v %s", a.status, a.header, a.body)
 		}
 	}
-	for name, events := range map[string]*sse.Reader{"GET": get, "GET of another's session": getYoung, "listen": listen, "SSE": sseEvents} {
-		for {
-			if _, err := events.Next(); err != nil {
-				break
+	streams := map[string]*sse.Reader{"GET": get, "GET of another's session": getYoung, "listen": listen, "SSE": sseEvents}
+	ended := make(chan string, len(streams))
+	for name, events := range streams {
+		go func() {
+			for {
+				if _, err := events.Next(); err != nil {
+					ended <- name
+					return
+				}
 			}
+		}()
+	}
+	for limit := time.After(20 * time.Second); len(streams) > 0; {
+		select {
+		case name := <-ended:
+			delete(streams, name)
+		case <-limit:
+			t.Fatalf("streams of the old token go on: %v", slices.Collect(maps.Keys(streams)))
 		}
-		t.Log("ended: ", name)
 	}
 	events.Body.Close()
 	h.eventually("the session of the old transport is gone", func() bool { return h.door.Sessions() == 3 })

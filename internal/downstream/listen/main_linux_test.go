@@ -65,20 +65,13 @@ func helper(mode string, args []string) error {
 		if mode == "dial-and-leave-later" {
 			os.Stdin.Read(make([]byte, 1))
 		}
-		f, err := c.(*net.UnixConn).File()
-		if err != nil {
-			return err
-		}
-		heir := exec.Command("/proc/self/exe")
-		heir.Env = []string{helperEnv + "=hold"}
-		heir.Stdin, heir.ExtraFiles = os.Stdin, []*os.File{f}
-		if err := heir.Start(); err != nil {
+		if err := leave(c); err != nil {
 			return err
 		}
 		fmt.Println("left")
 		return nil
-	case "ask", "ask-by-a-child": // path: one request, another after a line on stdin; then it waits
-		return ask(args[0], mode == "ask-by-a-child")
+	case "ask", "ask-by-a-child", "ask-with-an-heir": // path: one request, another after a line on stdin; then it waits
+		return ask(args[0], mode)
 	case "ask-again": // on descriptor 3
 		c, err := net.FileConn(os.NewFile(3, "socket"))
 		if err != nil {
@@ -102,12 +95,30 @@ func helper(mode string, args []string) error {
 	return fmt.Errorf("no such helper: %s", mode)
 }
 
+// leave starts a child that holds the connection until its stdin ends.
+func leave(c net.Conn) error {
+	f, err := c.(*net.UnixConn).File()
+	if err != nil {
+		return err
+	}
+	heir := exec.Command("/proc/self/exe")
+	heir.Env = []string{helperEnv + "=hold"}
+	heir.Stdin, heir.ExtraFiles = os.Stdin, []*os.File{f}
+	return heir.Start()
+}
+
 // ask sends a request, waits for a line on stdin, and has a second one sent on
-// the same connection, by itself or by a child that holds it too.
-func ask(path string, byChild bool) error {
+// the same connection, by itself or by a child that holds it too. An heir is a child that
+// holds it from the beginning and sends nothing.
+func ask(path, mode string) error {
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		return err
+	}
+	if mode == "ask-with-an-heir" {
+		if err := leave(c); err != nil {
+			return err
+		}
 	}
 	if err := request(c); err != nil {
 		return err
@@ -115,7 +126,7 @@ func ask(path string, byChild bool) error {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
 		return err
 	}
-	if !byChild {
+	if mode != "ask-by-a-child" {
 		return request(c)
 	}
 	f, err := c.(*net.UnixConn).File()

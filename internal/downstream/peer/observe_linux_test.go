@@ -3,6 +3,7 @@ package peer
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -114,6 +115,9 @@ func TestFilesThatAreGoneOrOddlyNamed(t *testing.T) {
 		{"moved", "a", func(p string) error { return os.Rename(p, p+"2") }, func(p string) string { return p + "2" }},
 		{"really called so", "a (deleted)", func(string) error { return nil }, func(string) string { return "" }},
 		{"really called so, and removed", "a (deleted)", os.Remove, func(p string) string { return p + " (deleted)" }},
+		{"removed, with another file of the marked name", "a", func(p string) error {
+			return errors.Join(os.Remove(p), os.Rename(puppet.CopyOf(t, "b", "/bin/sleep"), p+" (deleted)"))
+		}, func(p string) string { return p + " (deleted)" }},
 		{"moved to another directory", "a", func(p string) error {
 			return os.Rename(p, puppet.CopyOf(t, "c", "/bin/sleep")+"x")
 		}, func(string) string { return "*x" }},

@@ -2,8 +2,7 @@ package deliver
 
 import (
 	"context"
-	"io"
-	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -138,19 +137,53 @@ func TestASlowReaderDelaysNoOtherReader(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, plan{})
 	token := d.structuralToken()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	res, err := http.DefaultTransport.RoundTrip(d.request(me, "GET", "/auth/events", "", as(token)...).WithContext(ctx))
-	d.must(err)
-	defer res.Body.Close()
+	w := &stuck{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{}), waits: make(chan struct{}), end: make(chan struct{})}
+	over, looked := make(chan struct{}), make(chan struct{})
+	close(looked)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := httptest.NewRequest("GET", "/auth/events", nil).WithContext(ctx)
+	r.Header = d.request(me, "GET", "/auth/events", "", as(token)...).Header
+	go func() { defer close(over); d.ServeHTTP(w, r) }()
+	t.Cleanup(func() { close(w.end); <-looked; cancel(); <-over })
+	within(t, "the stream begins", w.begun)
 	l := d.listen(t, me, as(token)...)
 	for i := range 20 {
 		d.file("plan", "class: instructions\ntier: structural", strings.Repeat("x", i+1))
-		d.look()
+		looked = make(chan struct{})
+		go func() { defer close(looked); d.look() }()
+		within(t, "the daemon's work", looked)
 		if e := l.event(eventTime); !strings.HasPrefix(e, "instructions.changed ") {
 			t.Fatalf("%s", e)
 		}
 	}
-	cancel()
-	_, _ = io.Copy(io.Discard, res.Body)
+	within(t, "the other stream waits for its reader", w.waits)
+}
+
+func within(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it never came to this: ", what)
+	}
+}
+
+// stuck is the connection of a reader who takes the beginning of a stream and nothing more.
+type stuck struct {
+	*httptest.ResponseRecorder
+	begun, waits, end chan struct{}
+	writes            int
+}
+
+func (s *stuck) SetWriteDeadline(time.Time) error { return nil }
+
+func (s *stuck) Write(b []byte) (int, error) {
+	switch s.writes++; s.writes {
+	case 1:
+		close(s.begun)
+	case 2:
+		close(s.waits)
+		<-s.end
+	}
+	return len(b), nil
 }

@@ -64,8 +64,14 @@ func TestAFileThatWasReplacedIsNotReadAsItself(t *testing.T) {
 			}
 			return os.Symlink("a.md.2", path)
 		},
-		"a link outside": func() error { return os.Symlink("/etc/passwd", path) },
-		"a device":       func() error { return os.Symlink("/dev/zero", path) },
+		"a link outside":     func() error { return os.Symlink("/etc/passwd", path) },
+		"a link to a device": func() error { return os.Symlink("/dev/zero", path) },
+		"a device": func() error {
+			if os.Geteuid() != 0 {
+				return nil // only root can make one
+			}
+			return syscall.Mknod(path, syscall.S_IFCHR|0o600, 1<<8|5) // as /dev/zero
+		},
 	} {
 		if err := os.RemoveAll(path); err != nil {
 			t.Fatal(err)

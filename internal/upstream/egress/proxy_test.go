@@ -123,14 +123,22 @@ func TestProxyIsNotForPrivateServers(t *testing.T) {
 // The proxy is judged when it is dialled: it may be private, and never a metadata service or what resolves to one.
 func TestProxyIsJudgedToo(t *testing.T) {
 	t.Parallel()
-	for _, raw := range []string{"http://169.254.169.254:80", "http://metadata.google.internal", "http://0.0.0.0:1", "ftp://p.example",
-		"http://user@p.example", "http://p.example/path", "http://p.example?q=1", "p.example:3128", "http://[::1%25lo]:1"} {
-		if _, err := CheckProxy(raw); err == nil {
-			t.Errorf("%s is taken", raw)
+	p := newProxy(t, "")
+	host := p.Listener.Addr().String()
+	for raw, forbidden := range map[string]bool{"http://169.254.169.254:80": true, "http://metadata.google.internal": true, "http://0.0.0.0:" + p.port(): true, "ftp://" + host: false,
+		"http://user@" + host: false, p.URL + "/path": false, p.URL + "?q=1": false, host: false, "http://[::1%25lo]:" + p.port(): false} {
+		if _, err := CheckProxy(raw); err == nil || errors.Is(err, ErrForbidden) != forbidden {
+			t.Errorf("%s is taken: %v", raw, err)
 		}
-		if _, err := get(through(t, Options{Proxy: raw}), "http://mcp.example/"); err == nil {
-			t.Errorf("a request through the proxy %s succeeded", raw)
+		if _, err := get(through(t, Options{Proxy: raw}), "http://mcp.example/"); err == nil || errors.Is(err, ErrForbidden) != forbidden {
+			t.Errorf("a request through the proxy %s: %v", raw, err)
 		}
+	}
+	if n := p.conns.Load(); n != 0 {
+		t.Errorf("the proxy was dialled %d times", n)
+	}
+	if body, err := get(through(t, Options{Proxy: p.URL}), "http://mcp.example/"); body != "by proxy" {
+		t.Errorf("the same proxy without any of this: %q %v", body, err)
 	}
 	ns := newNameServer(t, netip.MustParseAddr("169.254.169.254"))
 	_, err := get(through(t, Options{Proxy: "http://proxy.example:3128", Resolver: ns.resolver()}), "http://mcp.example/")

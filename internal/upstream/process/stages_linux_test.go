@@ -154,7 +154,7 @@ func TestRootCanDoWithoutAUserNamespace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
 	said := s.cell("root", "none", Contain)
-	if said["not started"] != "" || !strings.HasPrefix(said["measure user namespace"], Unavailable) || said["list /proc/1/fd"] != "EACCES" && said["ptrace 1"] != "EPERM" ||
+	if said["not started"] != "" || !strings.HasPrefix(said["measure user namespace"], Unavailable) || said["stat /proc/1/fd/4"] != "EACCES" || said["read /proc/1/environ"] != "EACCES" || said["ptrace 1"] != "EPERM" ||
 		said["status CapEff"] != "0000000000000000" || said["status CapBnd"] != "0000000000000000" {
 		t.Errorf("%v", said)
 	}
@@ -236,7 +236,7 @@ func asCell(args []string) int {
 	fmt.Println("check:", err)
 	argv := args[2:]
 	if len(argv) == 0 {
-		argv = []string{"as-prisoner", "ptrace 1", "status CapEff", "status CapBnd", "list /proc/1/fd",
+		argv = []string{"as-prisoner", "ptrace 1", "status CapEff", "status CapBnd", "stat /proc/1/fd/4", "read /proc/1/environ",
 			fmt.Sprintf("read /proc/%d/environ", os.Getpid()), fmt.Sprintf("stat /proc/%d/root/etc", os.Getpid())}
 	}
 	p, err := r.Start(Spec{Server: "s", Path: self(), Args: argv, Env: os.Environ(), Sandbox: box, Stderr: func(l string) { log.Print(l) }})

@@ -413,7 +413,7 @@ func TestSettingsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, nil)
 	for name, change := range map[string]func(*Settings){
-		"in the clear":                  func(s *Settings) { s.URL = "http://mcp.example.com/mcp" },
+		"in the clear":                  func(s *Settings) { s.URL, s.AllowPrivate = "http://mcp.example.com/mcp", false },
 		"in the clear, private allowed": func(s *Settings) { s.URL = "http://mcp.example.com/mcp" },
 		"not allowed to be private":     func(s *Settings) { s.AllowPrivate = false },
 		"a secret without issuer":       func(s *Settings) { s.ClientID, s.ClientSecret = "x", secret.New("y") },

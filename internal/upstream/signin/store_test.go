@@ -167,7 +167,15 @@ func TestKilledWhileWriting(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(20+7*i) * time.Millisecond)
+		for last, changes, limit := "", -1, time.Now().Add(20*time.Second); changes <= i%4; { // the first is what was there
+			if e, _ := s.find("docs", sample().URL); e.Access != last {
+				last = e.Access
+				changes++
+			} else if time.Now().After(limit) {
+				t.Errorf("process %d wrote nothing that was seen after %q", i, last)
+				break
+			}
+		}
 		_ = cmd.Process.Signal(syscall.SIGKILL)
 		_ = cmd.Wait() // killed
 		e, ok := s.find("docs", sample().URL)
