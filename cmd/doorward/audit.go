@@ -87,23 +87,20 @@ func (o *invocation) auditDir() (dir, state string, err error) {
 	if c != nil {
 		return daemon.AuditDir(state, c), state, nil
 	}
-	return o.auditDirAlone(state, problems)
+	sayProblems(problems)
+	dir, err = auditDirAlone(o.configFile(), state)
+	return dir, state, err
 }
 
-// auditDirAlone is auditDir for a configuration with problems, which it prints. The log can be
-// read if they do not concern audit.dir: a variable of the daemon's environment may be unset
-// here.
-func (o *invocation) auditDirAlone(state string, problems []config.Problem) (string, string, error) {
-	sayProblems(problems)
-	file := o.configFile()
+// auditDirAlone returns the directory of the audit log for a configuration with problems. The
+// log can be read if they do not concern audit.dir: a variable of the daemon's environment may
+// be unset here.
+func auditDirAlone(file, state string) (string, error) {
 	dir, ok := config.AuditDir(file, lookup)
 	if !ok {
-		return "", "", fail(exitFailed, "the configuration has problems: correct them, or name another file with --config")
+		return "", fail(exitFailed, "the configuration has problems: correct them, or name another file with --config")
 	}
-	if dir == "" {
-		dir = daemon.AuditDir(state, nil)
-	}
-	return dir, state, nil
+	return cmp.Or(dir, daemon.AuditDir(state, nil)), nil
 }
 
 // auditTail prints the last records: with --json the lines of the log, otherwise one

@@ -9,7 +9,7 @@ import (
 // TestAProgramInAHomeBringsItsDirectoryAlone: a program in the bin of a home comes without the directories beside that
 // bin, which belong to the user, in whatever way the home is reached. An installation of its own comes whole.
 func TestAProgramInAHomeBringsItsDirectoryAlone(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		base := s.place(who)
 		home, link := base+"/home", base+"/link"
 		var try []string

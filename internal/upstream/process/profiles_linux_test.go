@@ -10,7 +10,7 @@ import (
 // TestCredentialsOfProfilesStayHidden: a whole home is granted without what the profiles grant, except for the profile
 // that is named. What a profile grants that is no secret is there.
 func TestCredentialsOfProfilesStayHidden(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home := s.place(who)
 		for _, p := range profiles() {
 			for _, path := range slices.Concat(p.Public, p.Read, p.Write) {

@@ -10,7 +10,7 @@ import (
 // TestToolchainsHoldNoSecrets: a server that is granted nothing runs programs of version managers and reads no private
 // file beside them, whether such a directory is in PATH or holds its program.
 func TestToolchainsHoldNoSecrets(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home := s.place(who)
 		private := []string{".dotnet/corefx/cryptography/x509stores/my/a.pfx", ".linuxbrew/var/postgres/base", ".linuxbrew/etc/my.cnf"}
 		for _, secret := range homeSecrets {

@@ -163,7 +163,7 @@ func (s *street) named(socket string, paths []string) bool {
 
 // TestAnOwnFileInASecretUncoversNothing: a well-known secret stays hidden where a file of Doorward's lies in it.
 func TestAnOwnFileInASecretUncoversNothing(t *testing.T) {
-	everybody(t, func(t *testing.T, s *stage, who *inmate) {
+	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home := s.place(who)
 		for _, name := range []string{".aws/credentials", ".aws/doorward/doorward.yaml", ".aws/doorward/named"} {
 			who.file(home+"/"+name, "secret")
