@@ -117,11 +117,12 @@ func (s storedParts) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// openStore opens the database of one configuration, with the migrations of all its users.
+// openStore opens the database of one configuration, with the migrations of all its users,
+// and under the name of its daemon.
 func openStore(ctx context.Context, o Options, with store.Options) (*store.DB, error) {
 	c := o.Config.Store
 	with.Dir, with.Postgres, with.AnyFilesystem = o.StateDir, c.Postgres.Reveal(), c.AnyFilesystem
-	with.Migrations = Migrations()
+	with.Migrations, with.Node = Migrations(), nodeName(o.Config)
 	return store.Open(ctx, with) // the error describes the step
 }
 

@@ -17,16 +17,21 @@ const (
 )
 
 // listen receives the signals of other daemons, on a connection of its own, until
-// ctx ends. It connects again when the connection is lost.
-func (p *postgres) listen(ctx context.Context) {
+// ctx ends. It connects again when the connection is lost. first is the connection; nil:
+// there is none yet.
+func (p *postgres) listen(ctx context.Context, first *pgConn) {
+	if first != nil {
+		defer first.Close() // ctx may have ended before it is used
+	}
 	for down := false; ctx.Err() == nil; pause(ctx, reconnect) {
-		err := p.hear(ctx, func() {
+		err := p.hear(ctx, first, func() {
 			if down {
 				p.o.Log.Info("signals of other daemons are received again")
 			}
 			down = false
 			p.hub.publish("") // signals may have been missed meanwhile
 		})
+		first = nil
 		if ctx.Err() == nil && !down {
 			p.o.Log.Warn("signals of other daemons are not received; polling every few seconds", slog.Any("error", err))
 			down = true
@@ -34,8 +39,8 @@ func (p *postgres) listen(ctx context.Context) {
 	}
 }
 
-// hear listens on one connection until it is lost.
-func (p *postgres) hear(ctx context.Context, ready func()) error {
+// tune opens the connection that receives signals and holds the name of this daemon.
+func (p *postgres) tune(ctx context.Context) (*pgConn, error) {
 	config := p.config.Copy()
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
 		if !strings.HasPrefix(n.Payload, p.self) && len(n.Payload) >= len(p.self) {
@@ -44,12 +49,26 @@ func (p *postgres) hear(ctx context.Context, ready func()) error {
 	}
 	c, err := connect(ctx, config, p.count)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if err := p.hold(ctx, c); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if _, err := c.c.Exec(ctx, `LISTEN `+quote(p.channel)).ReadAll(); err != nil {
+		return nil, errors.Join(pgError(err), c.Close())
+	}
+	return c, nil
+}
+
+// hear listens on one connection, c or a new one, until it is lost.
+func (p *postgres) hear(ctx context.Context, c *pgConn, ready func()) error {
+	if c == nil {
+		var err error
+		if c, err = p.tune(ctx); err != nil {
+			return err
+		}
 	}
 	defer c.Close()
-	if _, err := c.c.Exec(ctx, `LISTEN `+quote(p.channel)).ReadAll(); err != nil {
-		return err
-	}
 	ready()
 	for {
 		wait, cancel := context.WithTimeout(ctx, probeEvery)

@@ -46,6 +46,8 @@ var (
 	ErrNewer = errors.New("the database was written by a newer version")
 	// ErrLocked means that another daemon uses the SQLite file.
 	ErrLocked = errors.New("the database is in use by another daemon")
+	// ErrNode means that another daemon on the same PostgreSQL has the name of this one.
+	ErrNode = errors.New("another daemon on this database has the same name")
 )
 
 var errNoRecorder = errors.New("the store was opened without a recorder")
@@ -78,6 +80,9 @@ type Options struct {
 	// Schema is the PostgreSQL schema of the tables, created if it does not exist;
 	// empty: that of the connection.
 	Schema string
+	// Node is the name of this daemon among those that share a PostgreSQL. One DB at a time has
+	// it: Open fails with ErrNode while another one does. Empty: this one has no name.
+	Node string
 	// Migrations holds the series of all packages that use the database. The steps of
 	// each series are in order; the series may be in any order.
 	Migrations []Migration
