@@ -67,7 +67,7 @@ func TestALongOutputIsKeptInAFile(t *testing.T) {
 	if err := os.Chtimes(path, old, old); err != nil {
 		t.Fatal(err)
 	}
-	sweepOutputs(s.dir + "/state")
+	sweepOutputs(s.dir+"/state", true)
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("an old output stays: %v", err)
 	}
