@@ -54,6 +54,10 @@ func openPostgres(ctx context.Context, o Options, h *hub, count *counters) (engi
 	}
 	p := &postgres{o: o, hub: h, count: count, config: config, self: rand.Text(), beginLimit: beginLimit, fateLimit: fateLimit}
 	p.pool = newPool(connections, p.dial)
+	if o.AsIs {
+		p.cancel = func() {}
+		return p, nil
+	}
 	if err := p.migrate(ctx); err != nil {
 		return nil, errors.Join(err, p.pool.close())
 	}

@@ -52,6 +52,8 @@ var (
 
 var errNoRecorder = errors.New("the store was opened without a recorder")
 
+var errAsIs = errors.New("the store was opened to read only")
+
 var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
 // Migration is one step of the schema, forward only: one statement for each
@@ -86,7 +88,10 @@ type Options struct {
 	// Migrations holds the series of all packages that use the database. The steps of
 	// each series are in order; the series may be in any order.
 	Migrations []Migration
-	Log        *slog.Logger // nil: discards
+	// AsIs opens the database to read only, and makes and changes no table. Lacks names the
+	// steps that its schema lacks.
+	AsIs bool
+	Log  *slog.Logger // nil: discards
 
 	// Record is called with the notes of the jobs of one commit, in order, after all
 	// of them have run and before the COMMIT. If it fails, nothing is
@@ -114,6 +119,8 @@ type DB struct {
 	engine engine
 	hub    *hub
 	count  *counters
+	asIs   bool
+	lacks  []string
 }
 
 // engine is one of the two databases, SQLite or PostgreSQL.
@@ -124,7 +131,7 @@ type engine interface {
 	close() error
 }
 
-// Open opens the database and brings its schema up to date.
+// Open opens the database and brings its schema up to date (Options.AsIs: it does not).
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := checkMigrations(o.Migrations); err != nil {
 		return nil, err
@@ -141,12 +148,17 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Uncommitted == nil {
 		o.Uncommitted = func([]any, error) {}
 	}
-	db := &DB{hub: newHub(), count: new(counters)}
+	db := &DB{hub: newHub(), count: new(counters), asIs: o.AsIs}
 	var err error
 	if o.Postgres == "" {
 		db.engine, err = openSQLite(ctx, o, db.hub, db.count)
 	} else {
 		db.engine, err = openPostgres(ctx, o, db.hub, db.count)
+	}
+	if err == nil && o.AsIs {
+		if err = db.survey(ctx, o.Migrations); err != nil {
+			err = errors.Join(err, db.engine.close())
+		}
 	}
 	if err != nil {
 		db.hub.close()
@@ -187,6 +199,9 @@ func (db *DB) Close() error {
 func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if db.asIs {
+		return errAsIs
 	}
 	return db.engine.write(ctx, job)
 }
