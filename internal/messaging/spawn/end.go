@@ -102,8 +102,8 @@ func (m *Manager) Recover(ctx context.Context) error {
 	return nil
 }
 
-// Sweep removes the whole outputs whose time is over, once a day until Close.
-func (m *Manager) Sweep() {
+// Sweep removes the whole outputs whose time is over, once a day until m is closed.
+func Sweep(m *Manager) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	for {

@@ -31,7 +31,7 @@ func TestOldOutputsAreRemovedEachDay(t *testing.T) {
 		}
 		there := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
 		m := New(Options{StateDir: state})
-		go m.Sweep()
+		go Sweep(m)
 		stored("running" + unseen)
 		for day := range 30 {
 			stored(fmt.Sprint(day, seen))
