@@ -55,6 +55,7 @@ func (g *agents) open(book spawn.Book, clean func(string) string, note mail.Note
 	if err := m.Recover(context.Background()); err != nil {
 		return fmt.Errorf("ending the agents of an earlier run: %w", err)
 	}
+	go spawn.Sweep(m)
 	g.manager.Store(m)
 	g.set(g.o.Config)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -253,18 +254,29 @@ func (c *checkpoints) answer(r *http.Request) (any, int) {
 }
 
 // KeptMarks returns the checkpoints that the log must have. It is for use without a running
-// daemon. Without a database there are none.
+// daemon, and changes nothing: after a diagnosis the daemon of an older version can still use
+// the database. Without a database there are none.
 func KeptMarks(ctx context.Context, o Options) (all []audit.Mark, err error) {
 	if o.Config.Store.Postgres.Empty() {
 		if _, err := os.Stat(filepath.Join(o.StateDir, "doorward.db")); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
 	}
-	db, err := openStore(ctx, o, store.Options{Log: o.Log})
+	db, err := openStore(ctx, o, store.Options{Log: o.Log, AsIs: true})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	lacks := db.Lacks()
+	if len(lacks) == len(Migrations()) {
+		return nil, nil // a new database
+	}
+	if len(lacks) > 0 {
+		o.Log.Warn("the database has the schema of an older version; `doorward serve` of this version updates it", "lacks", lacks)
+	}
+	if slices.Contains(lacks, "audit-1") {
+		return nil, nil
+	}
 	err = db.Read(ctx, func(tx *store.Tx) (err error) {
 		all, err = keeping{node: keptNode(o.Config)}.expected(tx)
 		return err

@@ -66,6 +66,11 @@ func TestRunningClientsAreKnownToTheNextRun(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(path), 0o500); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // otherwise the directory cannot be removed
+		if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
+			t.Error(err)
+		}
+	})
 	end()
 	next := clientsAt(t, path)
 	for what, c := range map[string]struct {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -71,7 +72,7 @@ func next(all []store.Migration, series string) string {
 			n++
 		}
 	}
-	return series + "-" + string(rune('0'+n))
+	return series + "-" + strconv.Itoa(n)
 }
 
 // done opens a database and gives the steps that were done to it, in order.

@@ -117,11 +117,16 @@ func (s storedParts) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// openStore opens the database of one configuration, with the migrations of all its users.
+// openStore opens the database of one configuration, with the migrations of all its users,
+// and under the name of its daemon, unless it
+// is only read.
 func openStore(ctx context.Context, o Options, with store.Options) (*store.DB, error) {
 	c := o.Config.Store
 	with.Dir, with.Postgres, with.AnyFilesystem = o.StateDir, c.Postgres.Reveal(), c.AnyFilesystem
 	with.Migrations = Migrations()
+	if !with.AsIs {
+		with.Node = nodeName(o.Config)
+	}
 	return store.Open(ctx, with) // the error describes the step
 }
 

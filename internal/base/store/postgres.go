@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mrand "math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -36,6 +37,8 @@ type postgres struct {
 	// channel is that of NOTIFY. self is a random prefix of the payloads of this process,
 	// whose own signals are delivered without the server.
 	channel, self string
+	backend       int64       // process of the server that holds the name of this daemon; 0: none yet
+	taken         atomic.Bool // another daemon has the name, after a lost connection
 
 	beginLimit, fateLimit time.Duration // the constants, except in tests
 
@@ -51,11 +54,21 @@ func openPostgres(ctx context.Context, o Options, h *hub, count *counters) (engi
 	}
 	p := &postgres{o: o, hub: h, count: count, config: config, self: rand.Text(), beginLimit: beginLimit, fateLimit: fateLimit}
 	p.pool = newPool(connections, p.dial)
+	if o.AsIs {
+		p.cancel = func() {}
+		return p, nil
+	}
 	if err := p.migrate(ctx); err != nil {
 		return nil, errors.Join(err, p.pool.close())
 	}
+	var first *pgConn
+	if o.Node != "" {
+		if first, err = p.tune(ctx); err != nil {
+			return nil, errors.Join(err, p.pool.close())
+		}
+	}
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	p.ended.Go(func() { p.listen(ctx) })
+	p.ended.Go(func() { p.listen(ctx, first) })
 	p.ended.Go(func() { p.remind(ctx) })
 	return p, nil
 }
@@ -134,6 +147,9 @@ func (p *postgres) write(ctx context.Context, job func(*Tx) error) error {
 
 // attempt runs a job once, on the caller's goroutine.
 func (p *postgres) attempt(ctx context.Context, job func(*Tx) error) error {
+	if p.taken.Load() {
+		return unavailable(p.errNode())
+	}
 	c, tx, err := p.begin(ctx, p.toWrite)
 	if err != nil {
 		return err

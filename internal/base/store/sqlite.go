@@ -49,6 +49,11 @@ func openSQLite(ctx context.Context, o Options, h *hub, count *counters) (_ *sql
 		}
 		return openConn(ctx, path, false, count)
 	}
+	if o.AsIs {
+		e := &sqlite{lock: lock, writer: newWriter(o, nil, open, h, count)}
+		e.readers = newPool(readers, func(ctx context.Context) (*sqliteConn, error) { return openRaw(ctx, path, true, count) })
+		return e, nil
+	}
 	first, err := open(ctx)
 	if err == nil {
 		if err = migrateSQLite(ctx, first, path, o); err != nil {

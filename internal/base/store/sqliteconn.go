@@ -28,7 +28,21 @@ type sqliteStmt struct {
 	statement
 }
 
+// openConn opens a connection to a database with a write-ahead log.
 func openConn(ctx context.Context, path string, readOnly bool, count *counters) (*sqliteConn, error) {
+	c, err := openRaw(ctx, path, readOnly, count)
+	if err != nil {
+		return nil, err
+	}
+	if err = c.checkMode(ctx, readOnly); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// openRaw opens a connection; read-only, also to a database without a write-ahead log, such as
+// a backup.
+func openRaw(ctx context.Context, path string, readOnly bool, count *counters) (*sqliteConn, error) {
 	query := url.Values{"_pragma": pragmas, "mode": {"rw"}, "modeof": {path}}
 	if readOnly {
 		query.Set("mode", "ro")
@@ -39,9 +53,6 @@ func openConn(ctx context.Context, path string, readOnly bool, count *counters) 
 	err := c.guard(func() (err error) { c.raw, err = sqlite3.OpenContext(ctx, dsn.String()); return err })
 	if err != nil {
 		return nil, sqliteError(ctx, fmt.Errorf("opening %s: %w", path, err))
-	}
-	if err = c.checkMode(ctx, readOnly); err != nil {
-		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }

@@ -46,9 +46,13 @@ var (
 	ErrNewer = errors.New("the database was written by a newer version")
 	// ErrLocked means that another daemon uses the SQLite file.
 	ErrLocked = errors.New("the database is in use by another daemon")
+	// ErrNode means that another daemon on the same PostgreSQL has the name of this one.
+	ErrNode = errors.New("another daemon on this database has the same name")
 )
 
 var errNoRecorder = errors.New("the store was opened without a recorder")
+
+var errAsIs = errors.New("the store was opened to read only")
 
 var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
@@ -78,10 +82,16 @@ type Options struct {
 	// Schema is the PostgreSQL schema of the tables, created if it does not exist;
 	// empty: that of the connection.
 	Schema string
+	// Node is the name of this daemon among those that share a PostgreSQL. One DB at a time has
+	// it: Open fails with ErrNode while another one does. Empty: this one has no name.
+	Node string
 	// Migrations holds the series of all packages that use the database. The steps of
 	// each series are in order; the series may be in any order.
 	Migrations []Migration
-	Log        *slog.Logger // nil: discards
+	// AsIs opens the database to read only, and makes and changes no table. Lacks names the
+	// steps that its schema lacks.
+	AsIs bool
+	Log  *slog.Logger // nil: discards
 
 	// Record is called with the notes of the jobs of one commit, in order, after all
 	// of them have run and before the COMMIT. If it fails, nothing is
@@ -109,6 +119,8 @@ type DB struct {
 	engine engine
 	hub    *hub
 	count  *counters
+	asIs   bool
+	lacks  []string
 }
 
 // engine is one of the two databases, SQLite or PostgreSQL.
@@ -119,7 +131,7 @@ type engine interface {
 	close() error
 }
 
-// Open opens the database and brings its schema up to date.
+// Open opens the database and brings its schema up to date (Options.AsIs: it does not).
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := checkMigrations(o.Migrations); err != nil {
 		return nil, err
@@ -136,12 +148,17 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Uncommitted == nil {
 		o.Uncommitted = func([]any, error) {}
 	}
-	db := &DB{hub: newHub(), count: new(counters)}
+	db := &DB{hub: newHub(), count: new(counters), asIs: o.AsIs}
 	var err error
 	if o.Postgres == "" {
 		db.engine, err = openSQLite(ctx, o, db.hub, db.count)
 	} else {
 		db.engine, err = openPostgres(ctx, o, db.hub, db.count)
+	}
+	if err == nil && o.AsIs {
+		if err = db.survey(ctx, o.Migrations); err != nil {
+			err = errors.Join(err, db.engine.close())
+		}
 	}
 	if err != nil {
 		db.hub.close()
@@ -182,6 +199,9 @@ func (db *DB) Close() error {
 func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if db.asIs {
+		return errAsIs
 	}
 	return db.engine.write(ctx, job)
 }
@@ -229,3 +249,31 @@ type Stats struct {
 
 // Stats returns the counts.
 func (db *DB) Stats() Stats { return db.count.stats() }
+
+// hasApplied counts the tables of the applied steps: one, or none in a new database.
+var hasApplied = map[string]string{
+	SQLite:   `SELECT count(*) FROM sqlite_schema WHERE name = 'store_migrations'`,
+	Postgres: `SELECT count(*) FROM pg_catalog.pg_class WHERE oid = to_regclass('store_migrations')`,
+}
+
+// survey finds the steps that the schema lacks, without changing it.
+func (db *DB) survey(ctx context.Context, all []Migration) error {
+	return db.Read(ctx, func(tx *Tx) error {
+		var done []string
+		var tables int64
+		err := tx.Row([]any{&tables}, hasApplied[db.Engine()])
+		if err == nil && tables > 0 {
+			done, err = names(ctx, tx.s)
+		}
+		if err != nil {
+			return fmt.Errorf("reading the migrations: %w", err)
+		}
+		steps, err := pending(all, done)
+		db.lacks = stepNames(steps)
+		return err
+	})
+}
+
+// Lacks returns the steps that the schema of a database lacks that was opened as it is. It is
+// one of an older version, or new.
+func (db *DB) Lacks() []string { return db.lacks }

@@ -49,7 +49,9 @@ const heldSQL = `(?4 = 1 OR (?5 = 0 AND mailboxes.inbound = 'hold') OR (?5 < 2 A
 // commits, and it checks the recipient's present state. No row: the message is not
 // accepted. The open messages of the sender are counted only when the mailbox holds at
 // least that many. This count and the search for a repeat are exact, because the sends of
-// one sender are serialised (fence).
+// one sender are serialised (fence). A message that seems to be sent later than now can be a
+// repeat: a transaction that waited for another one has the earlier time. One that is further
+// ahead is from before the clock was set back, and is none.
 const takeSeat = `UPDATE mailboxes SET accepted = accepted + 1, bytes = bytes + ?3,
 	last_seq = last_seq + CASE WHEN ` + heldSQL + ` THEN 0 ELSE 1 END,
 	held = held + CASE WHEN ` + heldSQL + ` THEN 1 ELSE 0 END,
@@ -60,9 +62,13 @@ const takeSeat = `UPDATE mailboxes SET accepted = accepted + 1, bytes = bytes + 
 			AND (SELECT COALESCE(sum(bytes), 0) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?9 AND ` + isOpen + `) + ?3 <= ?14))
 	AND (?5 = 1 OR ?5 = 3 OR mailboxes.held + mailboxes.queued + mailboxes.leased < ?8 OR (SELECT count(*) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?9 AND ` + isOpen + `) < ?8)
 	AND NOT EXISTS (SELECT 1 FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
-		WHERE s.sender_id = ?9 AND s.repeats = ?10 AND s.sent_at > ?11 AND s.sha256 = ?12)
+		WHERE s.sender_id = ?9 AND s.repeats = ?10 AND s.sent_at > ?11 AND s.sent_at <= ?15 AND s.sha256 = ?12)
 	RETURNING CASE WHEN ` + heldSQL + ` THEN 0 ELSE mailboxes.last_seq END, mailboxes.inbound, mailboxes.paused, mailboxes.ancestors,
 		COALESCE((SELECT p.lease_until FROM peers p WHERE p.peer_id = ?1), 0)`
+
+// repeatsSQL selects, inside whyNot, the messages that a message repeats.
+const repeatsSQL = `FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
+	WHERE s.sender_id = ?2 AND s.repeats = ?3 AND s.sent_at > ?4 AND s.sent_at <= ?6 AND s.sha256 = ?5`
 
 // seat is the result of takeSeat.
 type seat struct {
@@ -188,17 +194,24 @@ const fullRetry = 30 * time.Second
 // takeSeat runs the statement takeSeat. ErrNoRow: the message was not accepted.
 func (j placing) takeSeat(m outgoing, to Recipient) (seat, error) {
 	s, l := seat{to: to}, j.b.o.Limits
-	since := j.now - l.Duplicate.Milliseconds() // a negative Duplicate gives a future time: no match
+	since, until := j.repeating()
 	if m.from.kind != kindAgent {
-		since = j.now
+		since, until = 0, 0 // no match
 	}
 	var ancestors string
-	var until int64
-	err := j.Row([]any{&s.seq, &s.inbound, &s.paused, &ancestors, &until}, takeSeat,
+	var lease int64
+	err := j.Row([]any{&s.seq, &s.inbound, &s.paused, &ancestors, &lease}, takeSeat,
 		to.PeerID, to.Principal, m.bytes, to.Hold, m.rank(), l.MailboxMessages, l.MailboxBytes, l.SenderMessages,
-		m.from.id, m.repeats(), since, m.sha256, reserveMessages, reserveBytes)
-	s.ancestors, s.live = splitIDs(ancestors), until > j.now || to.PeerID == j.b.operator.id
+		m.from.id, m.repeats(), since, m.sha256, reserveMessages, reserveBytes, until)
+	s.ancestors, s.live = splitIDs(ancestors), lease > j.now || to.PeerID == j.b.operator.id
 	return s, err
+}
+
+// repeating returns the times after and until which the same body was sent as a repeat. With a
+// negative Duplicate there is no such time.
+func (j placing) repeating() (since, until int64) {
+	d := j.b.o.Limits.Duplicate.Milliseconds()
+	return j.now - d, j.now + d
 }
 
 // whyNot returns the error for a seat that was not given; nil: the mailbox is full. It
@@ -206,15 +219,15 @@ func (j placing) takeSeat(m outgoing, to Recipient) (seat, error) {
 func (j placing) whyNot(m outgoing, to Recipient) error {
 	var principal, inbound string
 	var active bool
-	var open, from int64
+	var open, from, last int64
 	var first string
 	l := j.b.o.Limits
-	err := j.Row([]any{&principal, &inbound, &active, &open, &from, &first}, `SELECT principal, inbound, active, held + queued + leased,
+	since, until := j.repeating()
+	err := j.Row([]any{&principal, &inbound, &active, &open, &from, &first, &last}, `SELECT principal, inbound, active, held + queued + leased,
 		(SELECT count(*) FROM deliveries WHERE peer_id = ?1 AND sender_id = ?2 AND `+isOpen+`),
-		COALESCE((SELECT min(s.message_id) FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
-			WHERE s.sender_id = ?2 AND s.repeats = ?3 AND s.sent_at > ?4 AND s.sha256 = ?5), '')
+		COALESCE((SELECT min(s.message_id) `+repeatsSQL+`), ''), COALESCE((SELECT max(s.sent_at) `+repeatsSQL+`), 0)
 		FROM mailboxes WHERE peer_id = ?1`,
-		to.PeerID, m.from.id, m.repeats(), j.now-l.Duplicate.Milliseconds(), m.sha256)
+		to.PeerID, m.from.id, m.repeats(), since, m.sha256, until)
 	switch rank := m.rank(); {
 	case errors.Is(err, store.ErrNoRow), err == nil && (!active || principal != to.Principal):
 		return refuse(UnknownRecipient)
@@ -223,7 +236,7 @@ func (j placing) whyNot(m outgoing, to Recipient) error {
 	case inbound == InboundRefuse && rank == rankAgent:
 		return refuse(RecipientRefuses)
 	case first != "" && m.from.kind == kindAgent:
-		return &Error{Code: DuplicateSuppressed, Retry: l.Duplicate, First: first}
+		return &Error{Code: DuplicateSuppressed, Retry: time.Duration(last-since) * time.Millisecond, First: first}
 	case rank == rankOperator:
 		if from >= reserveMessages {
 			return &Error{Code: SenderQuota, Retry: fullRetry}

@@ -91,7 +91,8 @@ func (j sweeping) idlePeers() ([]string, error) {
 	return out, err
 }
 
-// retireIdle releases an idle peer, unless it has come back.
+// retireIdle releases an idle peer, unless it has come back or was sent a message since
+// idlePeers.
 func (j sweeping) retireIdle(peer string) error {
 	var p Peer
 	dest, done := p.places(j.now)
@@ -104,6 +105,13 @@ func (j sweeping) retireIdle(peer string) error {
 		return err
 	}
 	done()
+	x, err := j.mailboxes.box(peer)
+	if err == nil && x.tally.open() > 0 {
+		return errNothing
+	}
+	if err != nil {
+		return err
+	}
 	if _, err = j.releasing.release(p, reasonReleased); err != nil {
 		return err
 	}

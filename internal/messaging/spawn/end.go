@@ -85,7 +85,7 @@ func (m *Manager) endAll(which func(*agent) bool) {
 // before anything is started.
 func (m *Manager) Recover(ctx context.Context) error {
 	sweepTokens(m.o.RuntimeDir)
-	sweepOutputs(m.o.StateDir)
+	sweepOutputs(m.o.StateDir, true)
 	open, err := m.o.Book.OpenSpawns(ctx)
 	if err != nil {
 		return err
@@ -100,6 +100,20 @@ func (m *Manager) Recover(ctx context.Context) error {
 		m.o.Log.Info("an agent of an earlier run ended with that run", "spawn", s.ID, "name", s.Name)
 	}
 	return nil
+}
+
+// Sweep removes the whole outputs whose time is over, once a day until m is closed.
+func Sweep(m *Manager) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.quit:
+			return
+		case <-tick.C:
+			sweepOutputs(m.o.StateDir, false)
+		}
+	}
 }
 
 // Close refuses further starts, ends all agents and waits until their ends are in the

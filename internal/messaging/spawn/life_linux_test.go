@@ -67,7 +67,7 @@ func TestALongOutputIsKeptInAFile(t *testing.T) {
 	if err := os.Chtimes(path, old, old); err != nil {
 		t.Fatal(err)
 	}
-	sweepOutputs(s.dir + "/state")
+	sweepOutputs(s.dir+"/state", true)
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("an old output stays: %v", err)
 	}
@@ -138,7 +138,8 @@ func TestAForkBombMeetsItsLimit(t *testing.T) {
 	if bystander != "still here\n" {
 		t.Errorf("a bystander said %q", bystander)
 	}
-	if e.State != mail.OverBudget && e.State != mail.Exited {
+	// Without a cgroup the shell exits when it can make no further process.
+	if e.State != mail.OverBudget && (e.State != mail.Exited || !strings.Contains(strings.ToLower(e.Output), "fork")) {
 		t.Errorf("%+v", e)
 	}
 	if left := marked("DECLARED=" + s.dir); len(left) > 0 {

@@ -21,7 +21,9 @@ const (
 	resultBytes = 64 << 10
 	// outputsKept is how long a whole output is kept in the state directory.
 	outputsKept = 7 * 24 * time.Hour
-	outputsDir  = "spawns"
+	// sweepEvery is the time between two removals of old outputs.
+	sweepEvery = 24 * time.Hour
+	outputsDir = "spawns"
 )
 
 // output keeps what an agent writes to its standard output: the end of it in memory and,
@@ -126,9 +128,9 @@ func (o *output) settle(keep bool) *mail.Ref {
 	return &mail.Ref{URI: uri.String(), SHA256: hex.EncodeToString(o.sum.Sum(nil)), Size: o.size}
 }
 
-// sweepOutputs removes stored outputs that are old or were never searched. It is called
-// before anything is started.
-func sweepOutputs(state string) {
+// sweepOutputs removes stored outputs that are old. atStart: nothing was started yet, and it
+// also removes those that were never searched.
+func sweepOutputs(state string, atStart bool) {
 	dir := filepath.Join(state, outputsDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -136,7 +138,14 @@ func sweepOutputs(state string) {
 	}
 	for _, e := range entries {
 		fi, err := e.Info()
-		if err == nil && fi.Mode().IsRegular() && (time.Since(fi.ModTime()) > outputsKept || strings.HasSuffix(e.Name(), unseen)) {
+		if err != nil || !fi.Mode().IsRegular() {
+			continue
+		}
+		old := time.Since(fi.ModTime()) > outputsKept
+		if strings.HasSuffix(e.Name(), unseen) {
+			old = atStart // it belongs to a running agent, or to an earlier run
+		}
+		if old {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
