@@ -110,9 +110,24 @@ func (h *hub) isFinal(l *listening) bool {
 	return l.final
 }
 
-func (h *hub) lookAgain() {
+// lookAgain tells the clients to look again at all that the server has, because it may be
+// another process or session.
+func (h *hub) lookAgain() { h.doubt(func(list []byte) bool { return list != nil }) }
+
+// missed tells the clients to look again at what the server reports changes of, because such
+// reports may have been lost.
+func (h *hub) missed() {
+	h.doubt(func(list []byte) bool { return rawjson.IsTrue(wire.Get(list, "listChanged")) })
+}
+
+// doubt publishes a change of each list whose capability, nil if the server does not declare
+// it, is one that may have changed, and of each resource with a watcher.
+func (h *hub) doubt(may func(capability []byte) bool) {
+	c := h.live.Load()
 	for _, m := range []string{protocol.ToolsChanged, protocol.PromptsChanged, protocol.ResourcesChanged} {
-		h.publish(upstream.Event{Method: m})
+		if c == nil || may(wire.GetPath(c.hello, "capabilities", subscribe.ListCapability[m])) {
+			h.publish(upstream.Event{Method: m})
+		}
 	}
 	for _, uri := range h.resources() {
 		h.publish(upstream.Event{Method: protocol.ResourceUpdated, Params: subscribe.URIParams(uri)})

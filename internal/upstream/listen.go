@@ -17,6 +17,9 @@ const (
 	lastPause  = time.Minute
 )
 
+// steady is how long a stream is open if its end is no failure.
+const steady = 10 * time.Second
+
 // listener keeps the GET stream of a legacy session open. It is the only way for a server to
 // send messages outside of calls (2025-11-25 Transports, "Listening for Messages from the
 // Server").
@@ -27,6 +30,7 @@ type listener struct {
 	asked     time.Duration // the pause that the server named; 0: none
 	bad       int           // refused messages since the last good one
 	told      bool          // logged that there is no stream at present
+	again     bool          // there was an attempt before
 }
 
 // Listen implements Conn.
@@ -43,6 +47,7 @@ func (c *httpConn) Listen() {
 // run ends with the connection, or if the server has no such stream.
 func (l *listener) run() {
 	for l.once() {
+		l.again = true
 		if sleep(l.c.ctx, l.jitter()) != nil {
 			return
 		}
@@ -67,6 +72,9 @@ func (l *listener) once() bool {
 	resp.Body = watch(resp.Body, l.c.srv.def.Idle, func() time.Duration { cancel(); return 0 })
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusOK && isMedia(resp, mediaEvents) {
+		if l.again && l.lastEvent == "" {
+			l.c.give(Event{Missed: true})
+		}
 		return l.follow(resp)
 	}
 	return l.refused(resp.StatusCode)
@@ -123,9 +131,11 @@ func (l *listener) report(why slog.Attr) {
 func (l *listener) follow(resp *http.Response) bool {
 	r := sse.NewReader(resp.Body, l.c.srv.def.MaxMessage)
 	l.opened()
+	began := time.Now()
 	for {
 		ev, err := r.Next()
 		if err != nil {
+			l.ended(time.Since(began))
 			return l.c.ctx.Err() == nil
 		}
 		l.note(ev)
@@ -136,8 +146,8 @@ func (l *listener) follow(resp *http.Response) bool {
 	}
 }
 
-// opened sets the pause after a stream that was opened: the one that the server named, or a
-// longer one, because it may end at once.
+// opened notes that the stream is open. The pause after it is the one that the server named,
+// or a longer one, because the stream may end at once.
 func (l *listener) opened() {
 	l.told = false
 	if l.asked > 0 {
@@ -145,6 +155,13 @@ func (l *listener) opened() {
 		return
 	}
 	l.slower()
+}
+
+// ended makes the pause short after a stream that was open for long, although it was silent.
+func (l *listener) ended(lived time.Duration) {
+	if lived >= steady {
+		l.sooner()
+	}
 }
 
 // note keeps the position for a resumption. After an event the pause is short again.

@@ -188,6 +188,9 @@ type Event struct {
 	Params []byte
 	ID     wire.ID
 	Plain  bool // the wire.Message's
+	// Missed: it stands for messages outside of calls that may have been lost, because the
+	// stream for them was not open. The other members are empty.
+	Missed bool
 }
 
 // Conn is one connection to a server: a child, a session, or in the modern HTTP era only a
