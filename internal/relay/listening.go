@@ -244,6 +244,7 @@ func (h *hub) opened(c *liveConn) {
 	case !h.listeners():
 	case h.sessionsAlone(c):
 		c.conn.Listen()
+		h.guard(c)
 	case h.now == nil || h.now.conn != c:
 		h.start(c, 0)
 	}

@@ -221,6 +221,19 @@ type Conn interface {
 	Err() error
 }
 
+// After calls f when c can carry no more calls. A goroutine waits for that if the connection
+// cannot call f itself.
+func After(c Conn, f func()) {
+	if e, ok := c.(interface{ AfterDone(func()) }); ok {
+		e.AfterDone(f)
+		return
+	}
+	go func() {
+		<-c.Done()
+		f()
+	}()
+}
+
 // userAgent returns "name/version" of the client info, as far as it has them.
 func userAgent(info []byte) string {
 	name, _ := wire.GetString(info, "name")
