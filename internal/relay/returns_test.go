@@ -52,7 +52,7 @@ func TestAStreamAfterAPause(t *testing.T) {
 					h.pause(c)
 					stream := c.listen()
 					eventually(t, "it hears the server", func() bool {
-						return (era == "legacy" && len(s.open()) == 1 || s.listening() == 1) && (uri == "" || slices.Contains(s.watched()[before:], uri))
+						return len(bound(h.sessionOf(c)).all()) == 1 && (era == "legacy" && h.guard(c) != nil || s.listening() == 1) && (uri == "" || slices.Contains(s.watched()[before:], uri))
 					})
 					s.change(protocol.ToolsChanged, `{}`)
 					stream.nextOf(protocol.ToolsChanged)
