@@ -20,8 +20,10 @@ func openKeeper(state string, log *slog.Logger) (keeper, error) {
 }
 
 // Keep implements front.Keeper. A session that cannot be stored works until the daemon ends.
+// What was stored of it before is removed, because the session would continue with it.
 func (k keeper) Keep(name string, content []byte) {
 	if err := k.Store.Keep(name, content); err != nil {
+		k.Store.Drop(name)
 		k.log.Warn("a session could not be saved and will be lost at a restart", "err", err)
 	}
 }

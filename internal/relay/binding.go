@@ -30,6 +30,7 @@ type binding struct {
 	links   map[*backend]*held
 	level   []byte                     // params of the last logging/setLevel
 	kept    map[string]map[string]bool // by server: the resources it was subscribed to when it gave up its links
+	rested  map[string]bool            // servers whose links it gave up because it paused
 	listens bool                       // the client has opened its standalone stream
 	closed  bool
 }
@@ -58,12 +59,22 @@ func bound(session *front.Session) *binding { return session.Attached(nil).(*bin
 
 // replaced closes the session's link to an earlier server of b's name. The caller holds mu.
 func (d *binding) replaced(b *backend) {
-	for o, h := range d.links {
+	for o := range d.links {
 		if o.Name == b.Name {
-			h.close()
-			delete(d.links, o)
+			d.giveUp(o)
 		}
 	}
+}
+
+// giveUp closes the session's link to a server, and keeps its subscriptions for the next one.
+// The caller holds mu.
+func (d *binding) giveUp(b *backend) {
+	h := d.links[b]
+	if uris := h.subscribed(); len(uris) > 0 && b.Builtin == nil {
+		d.keep(b.Name, maps.Keys(uris))
+	}
+	h.close()
+	delete(d.links, b)
 }
 
 // close stops the watcher, and closes the link when it belongs to this session alone.
@@ -123,11 +134,13 @@ func (d *binding) all() []*held {
 }
 
 // listen notes that the client has opened its standalone stream, and opens a listen on each
-// open connection. A connection that opens later does so itself.
-func (d *binding) listen() {
+// open connection. A connection that opens later does so itself. After a pause the servers
+// that the session used before are connected again.
+func (d *binding) listen(x *front.Exchange) {
 	d.mu.Lock()
 	d.listens = true
 	d.mu.Unlock()
+	d.subscribeAgain(x)
 	for _, h := range d.all() {
 		h.link.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
 		if c := h.link.live.Load(); c != nil {

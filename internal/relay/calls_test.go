@@ -183,7 +183,7 @@ func TestLogMessages(t *testing.T) {
 		equal(t, "answer", field(c.call("logging/setLevel", `{"level":"error","x":1.0}`), "result", "content"), "[]")
 		equal(t, "params", string(s.last("logging/setLevel").Params), `{"level":"error","x":1.0}`)
 		equal(t, "bad level", code(c.call("logging/setLevel", `{"level":"loud"}`)), "-32602")
-		equal(t, "levels are the server's affair", levelsOf(c.begin("tools/call", `{"name":"t"}`)), "debug info error nonsense")
+		equal(t, "levels of a process that sessions may share", levelsOf(c.begin("tools/call", `{"name":"t"}`)), "error")
 	})
 	t.Run("a legacy client sets the level of a modern server", func(t *testing.T) {
 		t.Parallel()

@@ -43,6 +43,7 @@ type hub struct {
 	watchers map[*watcher]struct{}
 	now      *listening // in force or being opened; nil: none
 	last     *listening // begun last, whether it has ended or not
+	guarded  *standby   // for the connection of legacy sessions that listen; nil: none
 }
 
 func (h *hub) watch(w *watcher) (stop func()) {
@@ -59,7 +60,11 @@ func (h *hub) unwatch(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.watchers, w)
-	if h.now != nil && !h.listeners() {
+	if h.listeners() {
+		return
+	}
+	h.guarded = nil
+	if h.now != nil {
 		h.now.final = true
 		h.now.cancel()
 		h.now = nil

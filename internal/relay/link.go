@@ -157,6 +157,10 @@ func (l *link) close() {
 // event takes one message of the server outside of calls. Messages arrive one after the
 // other.
 func (l *link) event(c *liveConn, e upstream.Event) {
+	if e.Missed {
+		l.hub.missed()
+		return
+	}
 	if !l.asks.screened(c, &e) {
 		return
 	}

@@ -26,13 +26,14 @@ type listening struct {
 	before *listening // the listen that this one replaces; nil once it has ended
 	tries  int        // how many listens before it failed in a row
 	final  bool       // it ends without a successor; guarded by the hub
-	// refused: it ended without an acknowledgement; the next client makes a new one. Guarded
-	// by the hub.
-	refused bool
+	// void: it ended without an acknowledgement; the next client makes a new one. Guarded by
+	// the hub.
+	void bool
 
 	asks    *subscribe.Filter // every list, and the objects that watchers named
-	acked   chan struct{}     // closed when granted is known
+	acked   chan struct{}     // closed when granted or err is known
 	granted subscribe.Filter  // what the server honours; empty when it refused
+	err     error             // why it did not reach the server; nil: it did
 	ended   chan struct{}     // closed when it is over
 }
 
@@ -66,7 +67,10 @@ func (l *listening) run() {
 		l.follow(acknowledge)
 	}
 	if !ok {
-		h.refuse(l) // before any waiting client sees the end
+		if !isRefusal(err) {
+			l.err = err
+		}
+		h.avoid(l) // before any waiting client sees the end
 		close(l.acked)
 		if before != nil {
 			before.cancel()
@@ -77,7 +81,7 @@ func (l *listening) run() {
 	l.cancel() // before reopen, so that a successor that is acknowledged early detects the gap
 	if ended {
 		h.log.Info("server ended its listen", "server", h.b.Name, "acknowledged", ok, "err", err)
-		h.reopen(l, ok, before != nil)
+		h.reopen(l, ok, before != nil || l.err != nil)
 	}
 }
 
@@ -110,9 +114,24 @@ func (h *hub) isFinal(l *listening) bool {
 	return l.final
 }
 
-func (h *hub) lookAgain() {
+// lookAgain tells the clients to look again at all that the server has, because it may be
+// another process or session.
+func (h *hub) lookAgain() { h.doubt(func(list []byte) bool { return list != nil }) }
+
+// missed tells the clients to look again at what the server reports changes of, because such
+// reports may have been lost.
+func (h *hub) missed() {
+	h.doubt(func(list []byte) bool { return rawjson.IsTrue(wire.Get(list, "listChanged")) })
+}
+
+// doubt publishes a change of each list whose capability, nil if the server does not declare
+// it, is one that may have changed, and of each resource with a watcher.
+func (h *hub) doubt(may func(capability []byte) bool) {
+	c := h.live.Load()
 	for _, m := range []string{protocol.ToolsChanged, protocol.PromptsChanged, protocol.ResourcesChanged} {
-		h.publish(upstream.Event{Method: m})
+		if c == nil || may(wire.GetPath(c.hello, "capabilities", subscribe.ListCapability[m])) {
+			h.publish(upstream.Event{Method: m})
+		}
 	}
 	for _, uri := range h.resources() {
 		h.publish(upstream.Event{Method: protocol.ResourceUpdated, Params: subscribe.URIParams(uri)})
@@ -182,10 +201,17 @@ func (l *listening) tell(method, uri string) bool {
 	return err == nil && reply.Error == nil
 }
 
-func (h *hub) refuse(l *listening) {
+// isRefusal reports whether a listen that ended without an acknowledgement has reached a
+// server that refuses it.
+func isRefusal(err error) bool {
+	return err == nil || errors.Is(err, upstream.ErrProtocol) || errors.Is(err, upstream.ErrTooLarge)
+}
+
+// avoid makes the next client open a new listen.
+func (h *hub) avoid(l *listening) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.refused = true
+	l.void = true
 }
 
 // overOnePipe reports whether a second listen would replace the first one at the server.
@@ -197,27 +223,38 @@ var errNoWatcher = errors.New("no client listens any more")
 func (h *hub) cover(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
 	h.adjust(w, func(w *watcher) { w.cause = context.WithoutCancel(ctx) })
 	defer h.adjust(w, func(w *watcher) { w.cause = nil })
+	for {
+		cur, want, err := h.covering(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-cur.acked:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if replaced := errors.Is(cur.err, context.Canceled) && h.ctx.Err() == nil; !replaced {
+			return want.Both(&cur.granted), cur.err
+		}
+	}
+}
+
+// covering returns a listen that covers w, and what w wants of it.
+func (h *hub) covering(ctx context.Context, w *watcher) (*listening, *subscribe.Filter, error) {
 	c, err := h.get(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if _, watching := h.watchers[w]; !watching {
-		h.mu.Unlock()
-		return nil, errNoWatcher
+		return nil, nil, errNoWatcher
 	}
 	cur := h.now
-	if cur == nil || cur.conn != c || cur.refused || !cur.asks.Covers(w.want) {
+	if cur == nil || cur.conn != c || cur.void || !cur.asks.Covers(w.want) {
 		cur = h.start(c, 0)
 	}
-	want := w.want
-	h.mu.Unlock()
-	select {
-	case <-cur.acked:
-		return want.Both(&cur.granted), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return cur, w.want, nil
 }
 
 // opened is called for each new connection and for each client that begins to listen. If a
@@ -229,6 +266,7 @@ func (h *hub) opened(c *liveConn) {
 	case !h.listeners():
 	case h.sessionsAlone(c):
 		c.conn.Listen()
+		h.guard(c)
 	case h.now == nil || h.now.conn != c:
 		h.start(c, 0)
 	}
@@ -263,13 +301,13 @@ func (h *hub) cause() context.Context {
 
 // reopen opens a listen again that the server ended, as long as a client listens. The
 // clients' listens stay open, and the clients are told to list again. A server that refuses
-// the first listen is not asked again.
-func (h *hub) reopen(ended *listening, acknowledged, replaced bool) {
+// the first listen is not asked again; otherwise there is a cause for another one.
+func (h *hub) reopen(ended *listening, acknowledged, cause bool) {
 	tries := ended.tries + 1
 	if acknowledged {
 		tries = 0
 	}
-	if !acknowledged && !replaced && tries == 1 {
+	if !acknowledged && !cause && tries == 1 {
 		return
 	}
 	for pause := firstRetry << min(tries, 6); ; pause *= 2 {

@@ -36,7 +36,7 @@ type notices struct {
 func (n *notices) take(ctx context.Context, x *front.Exchange) *wire.Error {
 	switch x.Method {
 	case front.Listening:
-		n.sessions.of(x.Session).listen()
+		n.sessions.of(x.Session).listen(x)
 	case protocol.RootsChanged, "notifications/progress":
 		n.toSession(ctx, x)
 	case "notifications/cancelled", "notifications/initialized": // handled by front; a server has no use for them

@@ -123,21 +123,24 @@ func (p *parked) hear(e upstream.Event) {
 	case protocol.IsChange(e.Method):
 		p.link.hub.publish(e)
 	case p.x != nil:
-		p.link.during(p.conn, p.x, inRequest(p.x, e))
+		p.give(p.x, e)
 	case len(p.missed) < keptEvents:
 		e.Params = bytes.Clone(e.Params)
 		p.missed = append(p.missed, e)
 	}
 }
 
-// inRequest gives a call's progress the token of the request that waits now: each round of a
-// client is a request with a token of its own.
-func inRequest(x *front.Exchange, e upstream.Event) upstream.Event {
+// give passes a message to the request x. Each round of a client is a request with a progress
+// token of its own: a call's progress gets that one, and is dropped where there is none.
+func (p *parked) give(x *front.Exchange, e upstream.Event) {
 	if e.Method == "notifications/progress" {
 		token := bytes.Clone(wire.GetPath(x.Params, "_meta", "progressToken"))
+		if token == nil {
+			return
+		}
 		e.Params = rawjson.Set(e.Params, rawjson.Edit{Key: "progressToken", Value: token})
 	}
-	return e
+	p.link.during(p.conn, x, e)
 }
 
 // ask enters a question of the server, and has it decided.
@@ -254,7 +257,7 @@ func (p *parked) attach(x *front.Exchange) {
 		p.expiry.Stop()
 	}
 	for _, e := range p.missed {
-		p.link.during(p.conn, x, inRequest(x, e))
+		p.give(x, e)
 	}
 	p.missed = nil
 }

@@ -77,12 +77,12 @@ func (d *binding) note() {
 	}
 }
 
-// setUp subscribes a session with a new link to the resources that it was subscribed to on an
-// earlier one. Later connections of the link restore them like any other.
+// setUp connects a session with a new link, and subscribes it to the resources that it was
+// subscribed to on an earlier one. Later connections of the link restore them like any other.
 func (d *binding) setUp(b *backend, h *held) {
 	ctx, cancel := context.WithTimeout(d.session.Context(), dialTime)
 	defer cancel()
-	c, err := h.link.get(ctx)
+	c, err := h.link.get(ctx) // also without resources: the connection reports changes of lists
 	uris := d.awaitedOf(b)
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return !d.takesUp(b, h, uri) })
 	if err == nil && len(uris) > 0 {
@@ -140,12 +140,19 @@ func (d *binding) subscribesAgain(b *backend, uri string) bool {
 	return d.sessions.sight.listens(b, d.sessions.acts.of(&x, b.Name, "resources/subscribe", uri))
 }
 
-// awaited returns the servers with kept resources: the session gave up their links, or has
-// none yet.
+// awaited returns the servers whose changes the session misses: those with kept resources,
+// and those whose links it gave up.
 func (d *binding) awaited() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Sorted(maps.Keys(d.kept))
+	all := maps.Clone(d.rested)
+	if all == nil {
+		all = make(map[string]bool)
+	}
+	for server := range d.kept {
+		all[server] = true
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // awaitedOf returns the resources that are kept for the next link to a server.
@@ -174,10 +181,10 @@ func (d *binding) rest() {
 		if b.Builtin != nil || h.link.calls.Load() > 0 && h.link.private() {
 			continue
 		}
-		if uris := h.subscribed(); len(uris) > 0 {
-			d.keep(b.Name, maps.Keys(uris))
+		if d.rested == nil {
+			d.rested = make(map[string]bool)
 		}
-		h.close()
-		delete(d.links, b)
+		d.rested[b.Name] = true
+		d.giveUp(b)
 	}
 }

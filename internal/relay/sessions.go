@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -24,16 +25,28 @@ func (s *sessions) linkFor(x *front.Exchange, b *backend) *link {
 	if x.Session == nil {
 		return s.links.modern(x, b)
 	}
-	return s.of(x.Session).link(b, func() []byte { return s.links.sessionInit(x, b) })
+	l, joined := s.of(x.Session).link(b, func() []byte { return s.links.sessionInit(x, b) })
+	if c := l.live.Load(); joined && c != nil && c.alive() {
+		l.join(x.Session.Context(), c)
+	}
+	return l
 }
 
-// link returns the session's link to b, made on first use with init as the
-// session's initialize params.
-func (d *binding) link(b *backend, init func() []byte) *link {
+// join sets up an open connection for a further session that shares it.
+func (l *link) join(ctx context.Context, c *liveConn) {
+	if !l.private() {
+		l.restoreLevel(ctx, c)
+	}
+	l.hub.opened(c)
+}
+
+// link returns the session's link to b, made on first use with init as the session's
+// initialize params. joined: it is new for the session.
+func (d *binding) link(b *backend, init func() []byte) (l *link, joined bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h := d.links[b]; h != nil {
-		return h.link
+		return h.link, false
 	}
 	d.replaced(b)
 	h := &held{watcher: &watcher{want: subscribe.Lists(), listens: d.listens || d.session.Listening(), session: d.session}}
@@ -43,10 +56,11 @@ func (d *binding) link(b *backend, init func() []byte) *link {
 	d.links[b] = h
 	if d.closed {
 		h.close()
-	} else if len(d.kept[b.Name]) > 0 {
+	} else if len(d.kept[b.Name]) > 0 || d.rested[b.Name] && h.watcher.listens {
 		go d.setUp(b, h)
 	}
-	return h.link
+	delete(d.rested, b.Name)
+	return h.link, true
 }
 
 // rest closes the links of sessions without a call or an open stream since before: their
@@ -63,7 +77,8 @@ func (s *sessions) rest(before time.Time) {
 }
 
 // subscribeAgain links the session to the servers at whose resources it was subscribed in an
-// earlier run, so that it receives changes before it calls anything there.
+// earlier run, and to those that it used before a pause, so that it receives changes before it
+// calls anything there.
 func (d *binding) subscribeAgain(x *front.Exchange) {
 	for _, server := range d.awaited() {
 		if b := d.sessions.table.Load().byName[server]; b != nil && d.sessions.sight.visible(x.Who, server) {

@@ -17,6 +17,9 @@ const (
 	lastPause  = time.Minute
 )
 
+// steady is how long a stream is open if its end is no failure.
+const steady = 10 * time.Second
+
 // listener keeps the GET stream of a legacy session open. It is the only way for a server to
 // send messages outside of calls (2025-11-25 Transports, "Listening for Messages from the
 // Server").
@@ -24,9 +27,10 @@ type listener struct {
 	c         *httpConn
 	lastEvent string
 	pause     time.Duration // before the next attempt
-	asked     bool          // the server named the pause
+	asked     time.Duration // the pause that the server named; 0: none
 	bad       int           // refused messages since the last good one
-	told      bool          // logged that the cap on streams is reached
+	told      bool          // logged that there is no stream at present
+	again     bool          // there was an attempt before
 }
 
 // Listen implements Conn.
@@ -43,6 +47,7 @@ func (c *httpConn) Listen() {
 // run ends with the connection, or if the server has no such stream.
 func (l *listener) run() {
 	for l.once() {
+		l.again = true
 		if sleep(l.c.ctx, l.jitter()) != nil {
 			return
 		}
@@ -66,18 +71,34 @@ func (l *listener) once() bool {
 	}
 	resp.Body = watch(resp.Body, l.c.srv.def.Idle, func() time.Duration { cancel(); return 0 })
 	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode == http.StatusOK && isMedia(resp, mediaEvents):
+	if resp.StatusCode == http.StatusOK && isMedia(resp, mediaEvents) {
+		if l.again && l.lastEvent == "" {
+			l.c.give(Event{Missed: true})
+		}
 		return l.follow(resp)
-	case isPassing(resp.StatusCode):
-		l.slower()
-		return true
-	case resp.StatusCode == http.StatusNotFound && l.c.who.Load().session != "":
-		l.c.fail(&fault{kind: ErrSession, status: resp.StatusCode})
-	case resp.StatusCode != http.StatusMethodNotAllowed:
-		l.c.srv.log.Warn("no stream for messages of the server", slog.Int("status", resp.StatusCode))
 	}
-	return false
+	return l.refused(resp.StatusCode)
+}
+
+// refused handles an answer that is no stream; false: another attempt is pointless. Most
+// refusals pass: the server may not have noticed yet that the stream before has ended (409),
+// and a server without an event store may refuse the event to resume after (400, 404), which
+// is then left out.
+func (l *listener) refused(status int) bool {
+	unresumable := l.lastEvent != "" && (status == http.StatusBadRequest || status == http.StatusNotFound)
+	switch {
+	case unresumable:
+		l.lastEvent = ""
+	case status == http.StatusNotFound && l.c.who.Load().session != "":
+		l.c.fail(&fault{kind: ErrSession, status: status})
+		return false
+	case status == http.StatusMethodNotAllowed:
+		return false
+	case !isPassing(status) && status != http.StatusConflict:
+		l.report(slog.Int("status", status))
+	}
+	l.slower()
+	return unresumable || isPassing(status) || status/100 == 4 && status != http.StatusNotFound
 }
 
 // open requests the stream on a goroutine that then ends, because a request makes the stack
@@ -94,20 +115,27 @@ func (l *listener) open(ctx context.Context) (resp *http.Response, err error) {
 
 // full notes that this server has too many streams, and makes the next attempt later.
 func (l *listener) full(err error) {
+	l.report(slog.Any("reason", err))
+	l.slower()
+}
+
+// report logs, once until the next stream, that there is none and why.
+func (l *listener) report(why slog.Attr) {
 	if !l.told {
 		l.told = true
-		l.c.srv.log.Warn("no stream for messages of the server", slog.Any("reason", err))
+		l.c.srv.log.Warn("no stream for messages of the server", why)
 	}
-	l.slower()
 }
 
 // follow reads the stream to its end; false: it is not opened again.
 func (l *listener) follow(resp *http.Response) bool {
 	r := sse.NewReader(resp.Body, l.c.srv.def.MaxMessage)
-	l.slower()
+	l.opened()
+	began := time.Now()
 	for {
 		ev, err := r.Next()
 		if err != nil {
+			l.ended(time.Since(began))
 			return l.c.ctx.Err() == nil
 		}
 		l.note(ev)
@@ -118,18 +146,33 @@ func (l *listener) follow(resp *http.Response) bool {
 	}
 }
 
-// note keeps the position for a resumption. After an event the pause is short again, unless
-// the server named one.
+// opened notes that the stream is open. The pause after it is the one that the server named,
+// or a longer one, because the stream may end at once.
+func (l *listener) opened() {
+	l.told = false
+	if l.asked > 0 {
+		l.pause = l.asked
+		return
+	}
+	l.slower()
+}
+
+// ended makes the pause short after a stream that was open for long, although it was silent.
+func (l *listener) ended(lived time.Duration) {
+	if lived >= steady {
+		l.sooner()
+	}
+}
+
+// note keeps the position for a resumption. After an event the pause is short again.
 func (l *listener) note(ev sse.Event) {
 	if ev.HasID {
 		l.lastEvent = usableEventID(ev.ID)
 	}
 	if ev.Retry >= 0 {
-		l.asked, l.pause = true, retryTime(ev.Retry)
+		l.asked = retryTime(ev.Retry)
 	}
-	if !l.asked {
-		l.pause = firstPause
-	}
+	l.sooner()
 }
 
 // take passes one message to its receiver; false: too many were refused.
@@ -177,10 +220,14 @@ func (c *httpConn) token(id int64) []byte {
 	return nil
 }
 
-// slower doubles the pause, unless the server named it.
-func (l *listener) slower() {
-	if !l.asked {
-		l.pause = min(2*l.pause, lastPause)
+// slower doubles the pause.
+func (l *listener) slower() { l.pause = min(2*l.pause, lastPause) }
+
+// sooner makes the pause the shortest one, or the one that the server named.
+func (l *listener) sooner() {
+	l.pause = firstPause
+	if l.asked > 0 {
+		l.pause = l.asked
 	}
 }
 

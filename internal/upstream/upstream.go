@@ -188,6 +188,9 @@ type Event struct {
 	Params []byte
 	ID     wire.ID
 	Plain  bool // the wire.Message's
+	// Missed: it stands for messages outside of calls that may have been lost, because the
+	// stream for them was not open. The other members are empty.
+	Missed bool
 }
 
 // size returns the bytes that the event keeps in memory. The server chose all of them.
@@ -219,6 +222,19 @@ type Conn interface {
 	Done() <-chan struct{}
 	// Err returns the reason, once Done is closed.
 	Err() error
+}
+
+// After calls f when c can carry no more calls. A goroutine waits for that if the connection
+// cannot call f itself.
+func After(c Conn, f func()) {
+	if e, ok := c.(interface{ AfterDone(func()) }); ok {
+		e.AfterDone(f)
+		return
+	}
+	go func() {
+		<-c.Done()
+		f()
+	}()
 }
 
 // userAgent returns "name/version" of the client info, as far as it has them.

@@ -45,26 +45,10 @@ func New(o Options) *Offers {
 	f := &Offers{o: o}
 	if o.Guard != nil {
 		f.view = o.Guard.View()
-		afterwards(o.Conn, f.view.Close)
+		upstream.After(o.Conn, f.view.Close)
 		f.view.Meet(f.era(), wire.Get(o.Hello, "capabilities"), wire.Get(o.Hello, "instructions"))
 	}
 	return f
-}
-
-// ending is a connection that calls f once it can carry no more calls.
-type ending interface{ AfterDone(f func()) }
-
-// afterwards calls f when the connection has ended. A goroutine waits for that if the
-// connection cannot call f itself.
-func afterwards(c upstream.Conn, f func()) {
-	if e, ok := c.(ending); ok {
-		e.AfterDone(f)
-		return
-	}
-	go func() {
-		<-c.Done()
-		f()
-	}()
 }
 
 func (f *Offers) era() string {
