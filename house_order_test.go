@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -30,9 +31,9 @@ func TestFilesOfAPackageHaveAnOrder(t *testing.T) {
 	t.Parallel()
 	export := exportData(t)
 	for _, p := range packages(t) {
-		n := backward(references(t, p, export), p.GoFiles)
-		if n > backwardMost {
-			t.Errorf("%s has %d backward references between its files, and %d are the most: split it by job", p.ImportPath, n, backwardMost)
+		back := backward(references(t, p, export), p.GoFiles)
+		if len(back) > backwardMost {
+			t.Errorf("%s has %d backward references between its files, and %d are the most: split it by job\n%s", p.ImportPath, len(back), backwardMost, strings.Join(back, "\n"))
 		}
 	}
 }
@@ -100,9 +101,9 @@ func references(t *testing.T, p pkg, export map[string]string) usesOf {
 	return uses
 }
 
-// backward counts the references that point to a later file, in an order that moving one
+// backward returns the references that point to a later file, in an order that moving one
 // file does not improve.
-func backward(uses usesOf, files []string) (n int) {
+func backward(uses usesOf, files []string) (back []string) {
 	order := slices.Sorted(slices.Values(files))
 	for improved := true; improved; {
 		improved = false
@@ -116,10 +117,12 @@ func backward(uses usesOf, files []string) (n int) {
 	}
 	for i, file := range order {
 		for _, later := range order[i+1:] {
-			n += len(uses[file][later])
+			for name := range uses[file][later] {
+				back = append(back, file+" uses "+name.Name()+" of "+later)
+			}
 		}
 	}
-	return n
+	return back
 }
 
 // better returns the place of a file that saves the most backward references.

@@ -1,10 +1,8 @@
 package relay
 
 import (
-	"bytes"
 	"sync"
 
-	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -64,33 +62,4 @@ func (r *refusals) warns() bool {
 	first := !r.warned
 	r.warned = true
 	return first
-}
-
-// refuse refuses a question. It returns at once. A server that lets too many refusals wait
-// loses its connection.
-func (a *questioner) refuse(c *liveConn, e upstream.Event) {
-	// The id may be a part of a large message, which must not be kept for it.
-	starts, overflows := c.refusals.add(refusal{bytes.Clone(e.ID), question.Refusal(e.Method)})
-	switch {
-	case overflows:
-		a.log.Warn("a server asks without reading the answers: its connection is closed", "server", a.questions.server)
-		c.conn.Close()
-	case starts:
-		go a.sendRefusals(c)
-	}
-}
-
-func (a *questioner) sendRefusals(c *liveConn) {
-	for one, ok := c.refusals.next(); ok; one, ok = c.refusals.next() {
-		a.reply(c, one.id, one.reply)
-	}
-}
-
-// refuseExcess refuses a question beyond the number that may be open. The log has one line
-// about them for each connection.
-func (a *questioner) refuseExcess(c *liveConn, e upstream.Event) {
-	if c.refusals.warns() {
-		a.log.Warn("too many questions of a server at once, or two under one id; further ones on this connection are not logged", "server", a.questions.server)
-	}
-	a.refuse(c, e)
 }
