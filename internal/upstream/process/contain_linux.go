@@ -57,7 +57,8 @@ func serverAttr() *syscall.SysProcAttr {
 // disarm ignores every signal that has no use here, including those that the Go runtime handles or leaves at their
 // default, and those that a fault raises: the kernel still ends a process that really faults. It is called after the
 // server's start, because an ignored signal stays ignored across exec. It does not use os/signal, which hands over
-// every single signal to a thread and back, and took longer than the rest of the start.
+// every single signal to a thread and back, and took longer than the rest of the start. A server that signals its supervisor in the moment before
+// that call ends the supervisor, and so itself.
 func disarm() {
 	const sigIgn, last = 1, 64
 	action := [4]uintptr{sigIgn} // handler, flags, restorer, mask

@@ -153,8 +153,12 @@ func tryDial(network, address string) (string, error) {
 	return "", err
 }
 
-// trySignals sends every signal to a process, many times.
+// trySignals sends every signal to a process, many times. It begins when the process ignores them, which a
+// supervisor does a moment after it has started us.
 func trySignals(pid int) error {
+	for end := time.Now().Add(10 * time.Second); !ignores(pid, 64) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	for range 20 {
 		for sig := range syscall.Signal(65) {
 			if sig != unix.SIGTERM { // which the first process passes on to us
@@ -164,6 +168,15 @@ func trySignals(pid int) error {
 	}
 	time.Sleep(50 * time.Millisecond)
 	return nil
+}
+
+// ignores reports whether a process ignores a signal. The last one, 64, is ignored after all others.
+func ignores(pid int, sig syscall.Signal) bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(text), "\nSigIgn:\t")
+	mask, _, _ := strings.Cut(rest, "\n")
+	bits, _ := strconv.ParseUint(mask, 16, 64)
+	return bits&(1<<(sig-1)) != 0
 }
 
 func trySys(nr, a, b, c uintptr) (string, error) {
