@@ -94,6 +94,9 @@ func (l *listener) refused(status int) bool {
 		return false
 	case status == http.StatusMethodNotAllowed:
 		return false
+	case isCredential(status) && l.c.srv.deps.Credential != nil: // each attempt would renew a token that calls can use
+		l.report(slog.Int("status", status))
+		return false
 	case !isPassing(status) && status != http.StatusConflict:
 		l.report(slog.Int("status", status))
 	}

@@ -187,9 +187,16 @@ func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 		return a, nil, err
 	}
 	at := q.byCall[c.Held.Binding]
-	if at != nil && at.state != open {
+	switch {
+	case at == nil:
+	case at.state != open:
 		q.remove(at)
 		return at.answer, nil, nil
+	case !q.isOpen(at): // a later call is a new question
+		if err := q.lapse(at); err != nil {
+			return Answer{}, nil, err
+		}
+		at = nil
 	}
 	if at == nil {
 		var err error
@@ -204,7 +211,10 @@ func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 // ask opens a question. The caller holds mu.
 func (q *Queue) ask(c Call) (*question, error) {
 	who := c.Act.Who.Name()
-	if len(q.byN) >= mostOpen || q.ofWho[who] >= mostOfOne || q.bytes+len(c.Args) > mostBytes {
+	full := func() bool {
+		return len(q.byN) >= mostOpen || q.ofWho[who] >= mostOfOne || q.bytes+len(c.Args) > mostBytes
+	}
+	if full() && (!q.sweep() || full()) {
 		return nil, ErrFull
 	}
 	now := q.o.Now()

@@ -91,11 +91,31 @@ func (q *Queue) expire(at *question) {
 	if q.byN[at.shown.N] != at {
 		return
 	}
-	if at.state == open && q.deny(at, "approval.expired", nil, "the operator did not answer in time") != nil {
+	if q.lapse(at) != nil {
 		at.timer.Reset(time.Second) // it stays open until the expiry is recorded
-		return
+	}
+}
+
+// lapse ends a question whose time is over. After an error it stays. The caller holds mu.
+func (q *Queue) lapse(at *question) error {
+	if at.state == open {
+		if err := q.deny(at, "approval.expired", nil, "the operator did not answer in time"); err != nil {
+			return err
+		}
 	}
 	q.remove(at)
+	return nil
+}
+
+// sweep ends the open questions whose time is over although their timers have not run, and
+// reports whether there were any. The caller holds mu.
+func (q *Queue) sweep() (found bool) {
+	for _, at := range q.byN {
+		if at.state == open && !q.isOpen(at) && q.lapse(at) == nil {
+			found = true
+		}
+	}
+	return found
 }
 
 // Close ends every question. No call that waits is run.
