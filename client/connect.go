@@ -64,6 +64,9 @@ func (s *shim) read() error {
 	in := bufio.NewReaderSize(s.o.In, 64<<10)
 	for {
 		line, err := readLine(in)
+		if deaf := s.deaf(); deaf != nil {
+			return deaf
+		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			s.take(line)
 		}

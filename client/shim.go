@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -25,7 +27,8 @@ type shim struct {
 
 	away, reached atomic.Bool // a message did not find a daemon; a message has reached one
 
-	out sync.Mutex // guards o.Out
+	out     sync.Mutex // guards o.Out and unheard
+	unheard error      // of the first write that failed; nil: none
 
 	mu    sync.Mutex
 	calls map[string]context.CancelFunc // modern requests in flight, by raw id
@@ -93,7 +96,19 @@ func (s *shim) write(msg []byte) {
 	}
 	s.out.Lock()
 	defer s.out.Unlock()
-	s.o.Out.Write(append(line, '\n'))
+	if _, err := s.o.Out.Write(append(line, '\n')); err != nil && s.unheard == nil {
+		s.unheard = fmt.Errorf("writing to the client: %w", err)
+		if in, ok := s.o.In.(io.Closer); ok {
+			in.Close() // ends the read: a call without an answer must not be made
+		}
+	}
+}
+
+// deaf returns the error of the first write that failed.
+func (s *shim) deaf() error {
+	s.out.Lock()
+	defer s.out.Unlock()
+	return s.unheard
 }
 
 // response is an HTTP response and the id of the MCP session of its request.

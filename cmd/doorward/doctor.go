@@ -194,11 +194,13 @@ func recordCheck(ctx context.Context, o *invocation) health.Check {
 	if err != nil {
 		return health.Check{Name: k.Name, State: health.Fail, Found: err.Error()}
 	}
-	c, _ := o.load()
-	if c == nil {
+	dir, err := auditDirAlone(o.configFile(), state)
+	if c, _ := o.load(); c != nil {
+		dir, err = daemon.AuditDir(state, c), nil
+	}
+	if err != nil {
 		return health.Check{Name: k.Name, State: health.Warn, Found: "not verified: the configuration, which can name its directory, has problems"}
 	}
-	dir := daemon.AuditDir(state, c)
 	files, _ := filepath.Glob(filepath.Join(dir, "*.jsonl")) // the pattern is valid
 	size := int64(0)
 	for _, f := range files {

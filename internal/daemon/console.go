@@ -98,15 +98,20 @@ func (h consoleHost) stillPerson(ctx context.Context, by console.Caller) error {
 }
 
 // mayBegin refuses to begin a session for a process that is an agent or MCP client now, or is
-// below one. A system that cannot determine the process refuses no sign-in.
+// below one, and for one that cannot be found although the system can tell: a program can hide
+// its connections. A system that cannot determine processes at all refuses no sign-in. An agent's
+// process that the session manager has adopted is not recognised: browsers are adopted too.
 func (h consoleHost) mayBegin(r *http.Request) error {
 	holder, err := listen.From(r.Context()).Holder()
 	if errors.Is(err, peer.ErrUnavailable) {
 		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", console.ErrUnknownProgram, err)
+	}
 	processes, err := peer.AncestorsOf(holder)
 	if err != nil {
-		return agent.ErrAgentShell // the processes above it are unknown
+		return fmt.Errorf("%w: %w", console.ErrUnknownProgram, err)
 	}
 	return h.stillPerson(r.Context(), console.Caller{Processes: processes})
 }

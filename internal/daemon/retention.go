@@ -97,7 +97,7 @@ func (r *retention) start(ctx context.Context) (end func()) {
 func (r *retention) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	began := time.Now()
+	began, settled := time.Now(), time.Time{}
 	said, until := "", time.Time{} // a damaged log is not verified again with each closed segment
 	for {
 		select {
@@ -110,12 +110,14 @@ func (r *retention) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		if r.clock.jumped(time.Since(began), time.Now()) {
-			until = time.Now().Add(clockSettles)
-			timer.Reset(clockSettles)
-			continue
+			settled = time.Now().Add(clockSettles)
 		}
 		pause := retainEvery
-		err := r.keep(ctx)
+		young := time.Until(settled)
+		err := r.keep(ctx, young <= 0)
+		if young > 0 {
+			pause = young
+		}
 		if err != nil && ctx.Err() == nil {
 			if pause = retainAgain; errors.Is(err, audit.ErrDamaged) {
 				pause = retainEvery
@@ -131,15 +133,19 @@ func (r *retention) run(ctx context.Context) {
 }
 
 // keep finishes an interrupted prune, and removes the segments that audit.retain does not
-// keep.
-func (r *retention) keep(ctx context.Context) error {
+// keep. aged: also those that are too old, which needs a clock that can be trusted.
+func (r *retention) keep(ctx context.Context, aged bool) error {
 	if err := r.finish(); err != nil {
 		return err
 	}
 	now := time.Now()
 	bounds := r.bounds(now)
-	if err := r.turnOld(now); err != nil {
+	ahead, err := r.turnOld(now)
+	if err != nil {
 		return err
+	}
+	if !aged || ahead {
+		bounds.Before = time.Time{}
 	}
 	plan, err := bounds.Plan(r.dir, now)
 	if err != nil || plan.Through == 0 {
@@ -161,15 +167,16 @@ func (r *retention) bounds(now time.Time) retain.Bounds {
 }
 
 // turnOld makes the next record begin a new segment if the open one is too old or too large.
-func (r *retention) turnOld(now time.Time) error {
+// ahead reports that the open one began after now: the clock was set back since.
+func (r *retention) turnOld(now time.Time) (ahead bool, err error) {
 	began, size, err := retain.Opened(r.dir)
 	if err != nil || began.IsZero() {
-		return err
+		return false, err
 	}
 	if r.c.Days > 0 && now.Sub(began) > segmentAge(r.c) || size > 2*segmentBytes(r.c) {
 		r.checkpoints.log.Turn()
 	}
-	return nil
+	return began.After(now), nil
 }
 
 func (r *retention) finish() error {

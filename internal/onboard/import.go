@@ -116,14 +116,17 @@ func (w *importing) take(e entry) error {
 		w.note("%s is left out: it is Doorward itself", label)
 		return nil
 	}
+	name, is := "", false
+	if s != nil {
+		name, is = w.name(e, *s)
+	}
+	if is {
+		return nil // it was imported before, with these notes
+	}
 	for _, note := range c.notes {
 		w.note("%s: %s", label, note)
 	}
 	if s == nil {
-		return nil
-	}
-	name, is := w.name(e, *s)
-	if is {
 		return nil
 	}
 	if name != e.name {

@@ -3,6 +3,8 @@ package config
 import (
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -12,7 +14,7 @@ import (
 // decodes no other value, so it fetches no secret and ignores every problem elsewhere.
 func Socket(path string, env func(string) (string, bool)) string {
 	var l Listen
-	if alone(path, env, "listen", "unix", &l); l.Unix == "" {
+	if alone(path, env, "listen", "unix", &l, false); l.Unix == "" {
 		return "auto"
 	}
 	return l.Unix
@@ -23,14 +25,14 @@ func Socket(path string, env func(string) (string, bool)) string {
 // log use it when another part of the file has a problem.
 func AuditDir(path string, env func(string) (string, bool)) (dir string, ok bool) {
 	var a Audit
-	ok = alone(path, env, "audit", "dir", &a)
+	ok = alone(path, env, "audit", "dir", &a, true)
 	return a.Dir, ok
 }
 
 // alone decodes one value of a section of the file at path into the field of the struct *into,
 // and nothing else of the file. It returns false and decodes nothing if the file cannot be read
-// or the value has a problem.
-func alone[T any](path string, env func(string) (string, bool), section, key string, into *T) bool {
+// or the value has a problem, and with strict also if the section can be read in more than one way.
+func alone[T any](path string, env func(string) (string, bool), section, key string, into *T, strict bool) bool {
 	abs, err := filepath.Abs(path)
 	if path == "" || err != nil {
 		return false
@@ -43,6 +45,9 @@ func alone[T any](path string, env func(string) (string, bool), section, key str
 	d := &decoder{dir: filepath.Dir(abs), o: Options{Env: env}, report: r, src: source{r}, known: map[reflect.Type][]field{}}
 	tree := d.src.tree(content)
 	n := member(member(tree, section), key)
+	if strict && !d.plain(tree, section, reflect.TypeFor[T]()) {
+		return false
+	}
 	if n == nil {
 		return tree != nil
 	}
@@ -52,10 +57,39 @@ func alone[T any](path string, env func(string) (string, bool), section, key str
 			d.value(n, section+"."+key, f, reflect.ValueOf(&value).Elem().Field(f.index))
 		}
 	}
-	if len(r.problems) > 0 {
+	if Fatal(r.problems) {
 		return false
 	}
 	*into = value
+	return true
+}
+
+// plain reports whether a section can be read in one way only: it is written once, as it should
+// be, with each key once and known keys only, or not at all.
+func (d *decoder) plain(tree *yaml.Node, section string, t reflect.Type) bool {
+	if tree == nil || tree.Kind != yaml.MappingNode {
+		return false
+	}
+	var found []*yaml.Node
+	for name, n := range pairs(tree) {
+		if strings.EqualFold(name, section) {
+			found = append(found, n)
+		}
+	}
+	if len(found) == 0 {
+		return true
+	}
+	only := member(tree, section)
+	if len(found) > 1 || only == nil || only.Kind != yaml.MappingNode {
+		return false
+	}
+	seen := make(map[string]bool)
+	for name := range pairs(only) {
+		if seen[name] || !slices.ContainsFunc(d.fields(t), func(f field) bool { return f.key == name }) {
+			return false
+		}
+		seen[name] = true
+	}
 	return true
 }
 

@@ -83,6 +83,10 @@ type Servers interface {
 // ErrVerdict means that a form contains an unknown decision.
 var ErrVerdict = errors.New("no such decision")
 
+// ErrUnknownProgram is wrapped by the error of Options.MayBegin for a program that cannot be
+// determined.
+var ErrUnknownProgram = errors.New("the program of the connection is not known")
+
 // Approvals is the queue of held calls and messages.
 type Approvals interface {
 	Pending(ctx context.Context, by Caller) ([]Held, error)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
 // Actions of records.
@@ -32,7 +34,9 @@ func (c *Console) signInPage(w http.ResponseWriter, r *http.Request, path string
 // The texts for a code that begins no session.
 const (
 	notValid = "This code is not valid: it was used, or is older than a minute. Run doorward ui again."
-	notYours = "Refused: this program is an agent or MCP client, or was started by one. Start a browser yourself, and run doorward ui again."
+	notYours = "Refused: this program has used a server of Doorward, as an agent or MCP client does, or was started by such a program. Restart the browser yourself, or use another one, and run doorward ui again."
+	notKnown = "Refused: the program of this connection cannot be determined. Use a browser on this machine without a tunnel, and run doorward ui again."
+	notNow   = "The daemon cannot determine now who signs in. Run doorward ui again later; doorward status has the reason."
 )
 
 // signIn serves POST /ui/session: it takes a code and sets the cookie. A code that a program of
@@ -57,8 +61,9 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 	}
 	if err := c.o.MayBegin(r); err != nil {
 		c.sessions.close(s)
-		c.o.Event(s.by.Who, eventRefused, "a code from a program that is an agent or MCP client, or below one: "+err.Error())
-		http.Error(w, notYours, http.StatusForbidden)
+		text, why := unwelcome(err)
+		c.o.Event(s.by.Who, eventRefused, why+": "+err.Error())
+		http.Error(w, text, http.StatusForbidden)
 		return
 	}
 	if old := c.sessions.find(cookie(r, v), v); old != nil {
@@ -67,6 +72,18 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 	c.o.Event(s.by.Who, eventSignIn, "")
 	setCookie(w, v, secret)
 	http.Redirect(w, r, Prefix, http.StatusSeeOther)
+}
+
+// unwelcome returns the answer to a program that may not begin a session, and the reason for
+// the record.
+func unwelcome(err error) (text, why string) {
+	switch {
+	case errors.Is(err, ErrUnknownProgram):
+		return notKnown, "a code from a program that cannot be determined"
+	case errors.Is(err, agent.ErrAgentShell):
+		return notYours, "a code from a program that is an agent or MCP client, or below one"
+	}
+	return notNow, "a code that could not be judged"
 }
 
 func formStatus(err error) int {
