@@ -6,7 +6,8 @@
 // Invariant: no act happens without a decision in the audit log. When the log
 // cannot be written, Enter and Record fail and the act must not happen. A record is in
 // the log's file when they return. Only Gate.Record also syncs it; the others do so
-// with audit.Options.Always.
+// with audit.Options.Always. One exception is outside of this package: the daemon reports its
+// own state (status, metrics) also while the log cannot be written.
 package gate
 
 import (
