@@ -22,7 +22,7 @@ type keptClients struct {
 
 // load reads what earlier runs noted, without the processes that have ended.
 func (c *clients) load() error {
-	c.orphans.heard = map[string]map[uint32]oldest{} // not nil, which marks a file of an older version
+	c.orphans.oldestBelow = map[string]map[uint32]oldest{} // not nil, which marks a file of an older version
 	b, err := os.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -37,7 +37,7 @@ func (c *clients) load() error {
 	if err != nil {
 		return fmt.Errorf("reading the list of clients: %w", err)
 	}
-	c.orphans.heard, c.known = kept.Above, kept.Running
+	c.orphans.oldestBelow, c.known = kept.Above, kept.Running
 	c.orphans.prune()
 	c.forget()
 	return nil
@@ -74,5 +74,5 @@ func (c *clients) marshal() ([]byte, error) {
 	c.forget()
 	c.orphans.mu.Lock()
 	defer c.orphans.mu.Unlock()
-	return json.Marshal(keptClients{Above: c.orphans.heard, Running: c.known})
+	return json.Marshal(keptClients{Above: c.orphans.oldestBelow, Running: c.known})
 }

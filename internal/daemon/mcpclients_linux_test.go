@@ -104,7 +104,7 @@ func TestClientsFileOfAnOlderVersion(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := clientsAt(t, path).orphans.heard; len(got) != want || want == 1 && got[peer.First()][7] != (oldest{8, 9}) {
+		if got := clientsAt(t, path).orphans.oldestBelow; len(got) != want || want == 1 && got[peer.First()][7] != (oldest{8, 9}) {
 			t.Errorf("%s: %v", text, got)
 		}
 	}

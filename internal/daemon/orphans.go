@@ -15,7 +15,7 @@ import (
 // the daemon.
 type orphans struct {
 	mu    sync.Mutex
-	heard map[string]map[uint32]oldest // process above a client -> login of the client -> the oldest one
+	oldestBelow map[string]map[uint32]oldest // process above a client -> login of the client -> the oldest one
 }
 
 // oldest is the start and the pid of the oldest client.
@@ -47,19 +47,19 @@ func (o *orphans) note(chain []string) (changed bool) {
 
 // add notes that a client is below a process. The caller holds mu.
 func (o *orphans) add(forebear string, client peer.Kin) (changed bool) {
-	if o.heard == nil {
-		o.heard = map[string]map[uint32]oldest{}
+	if o.oldestBelow == nil {
+		o.oldestBelow = map[string]map[uint32]oldest{}
 	}
-	of := o.heard[forebear]
+	of := o.oldestBelow[forebear]
 	if of == nil {
-		if len(o.heard) >= mostForebears {
+		if len(o.oldestBelow) >= mostForebears {
 			o.prune()
 		}
-		if len(o.heard) >= mostForebears {
+		if len(o.oldestBelow) >= mostForebears {
 			return false // full: adopted then uses the entry of the first process
 		}
 		of = map[uint32]oldest{}
-		o.heard[forebear] = of
+		o.oldestBelow[forebear] = of
 	}
 	login := client.Login
 	if _, known := of[login]; !known && len(of) >= mostLogins {
@@ -74,7 +74,7 @@ func (o *orphans) add(forebear string, client peer.Kin) (changed bool) {
 
 // prune drops the processes that have ended, because they adopt no process.
 func (o *orphans) prune() {
-	maps.DeleteFunc(o.heard, func(p string, _ map[uint32]oldest) bool { return peer.Gone(p) })
+	maps.DeleteFunc(o.oldestBelow, func(p string, _ map[uint32]oldest) bool { return peer.Gone(p) })
 }
 
 // leftBehind reports whether a process of the chain may have been left behind by a client, or
@@ -97,10 +97,10 @@ func (o *orphans) leftBehind(chain []string) bool {
 // adopted reports whether child may have come below parent as an orphan of a client, or at a
 // client's request. The caller holds mu.
 func (o *orphans) adopted(parent, child peer.Kin) bool {
-	of := o.heard[parent.Instance]
+	of := o.oldestBelow[parent.Instance]
 	asked := startsOnRequest(parent)
-	if asked || len(o.heard) >= mostForebears {
-		of = o.heard[peer.First()]
+	if asked || len(o.oldestBelow) >= mostForebears {
+		of = o.oldestBelow[peer.First()]
 	}
 	for login, since := range of {
 		if child.Start < since.Start || (child.Start == since.Start && child.PID == since.PID) || !asked && login != peer.NoLogin && login != child.Login {

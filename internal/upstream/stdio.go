@@ -58,7 +58,7 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 	c.quiet.Store(modern) // until the probe has succeeded
 	c.stream.init(s, modern, on)
 	c.out = lineWriter{f: proc.Stdin, lock: make(chan struct{}, 1), over: c.done}
-	c.carry, c.gone, c.mourn = c.send, proc.Done(), c.hurry
+	c.carry, c.gone, c.onEnd = c.send, proc.Done(), c.hurry
 	go c.read()
 	go func() {
 		<-proc.Done()

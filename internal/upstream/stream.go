@@ -36,7 +36,7 @@ type stream struct {
 	// be open; mourn then makes the reader finish. nil if the end of the stream is the end of
 	// the process.
 	gone  <-chan struct{}
-	mourn func()
+	onEnd func()
 
 	pending pending
 	hold    hold
@@ -116,7 +116,7 @@ func (s *stream) run(ctx context.Context, r *Request, c *call) (Reply, error) {
 		case <-c.wake:
 		case <-gone:
 			gone = nil
-			s.mourn()
+			s.onEnd()
 		case <-ctx.Done():
 			return s.abandon(c, r, true, ctx.Err())
 		case <-c.expire:
