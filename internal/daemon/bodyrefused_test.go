@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,6 +29,39 @@ var refusers = map[string]http.HandlerFunc{
 	},
 }
 
+// lingers is less than the time after its answer for which net/http keeps the connection of a
+// client that is still sending.
+const lingers = 450 * time.Millisecond
+
+// sent returns a connection on which a whole request was sent within lingers. A reset before is an
+// error; a machine that is too busy to send it in this time tries again.
+func sent(t *testing.T, dial func() net.Conn, request string) net.Conn {
+	t.Helper()
+	for range 30 {
+		c, began := dial(), time.Now()
+		err := writeSlowly(c, request)
+		if err == nil {
+			return c
+		}
+		if after := time.Since(began); after < lingers {
+			t.Fatalf("writing the request fails after %s: %v", after, err)
+		}
+	}
+	t.Fatalf("no request was sent within %s", lingers)
+	return nil
+}
+
+// writeSlowly writes a request in pieces, so that the answer comes while the body is written.
+func writeSlowly(c net.Conn, request string) error {
+	for piece := range slices.Chunk([]byte(request), 20<<10) {
+		if _, err := c.Write(piece); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
 // A client that sends all of a refused body before it reads gets the answer, and no reset.
 func TestARefusedBodyGetsItsAnswer(t *testing.T) {
 	t.Parallel()
@@ -35,19 +69,12 @@ func TestARefusedBodyGetsItsAnswer(t *testing.T) {
 		for _, chunked := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, chunked %v", name, chunked), func(t *testing.T) {
 				t.Parallel()
-				c := timelyServer(t, h, 10*time.Second)()
 				body := strings.Repeat("x", 600<<10)
 				head := fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body))
 				if chunked {
 					head, body = "Transfer-Encoding: chunked\r\n\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
 				}
-				fmt.Fprint(c, postHead+head)
-				for piece := range slices.Chunk([]byte(body), 20<<10) {
-					if _, err := c.Write(piece); err != nil {
-						t.Fatalf("writing the body: %v", err)
-					}
-					time.Sleep(time.Millisecond) // the answer comes while the body is written
-				}
+				c := sent(t, timelyServer(t, h, 10*time.Second), postHead+head+body)
 				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 				if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
 					t.Fatalf("%v %v", resp, err)

@@ -117,9 +117,8 @@ func (s storedParts) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// openStore opens the database of one configuration, with the migrations of all its users,
-// and under the name of its daemon, unless it
-// is only read.
+// openStore opens the database of one configuration, with the migrations of all its users, and
+// under the name of its daemon, unless it is only read.
 func openStore(ctx context.Context, o Options, with store.Options) (*store.DB, error) {
 	c := o.Config.Store
 	with.Dir, with.Postgres, with.AnyFilesystem = o.StateDir, c.Postgres.Reveal(), c.AnyFilesystem

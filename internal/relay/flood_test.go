@@ -16,7 +16,7 @@ import (
 )
 
 // flood is the number of questions that a hostile server asks, and crowd is more goroutines
-// than all tests together need.
+// than one such server costs, together with the tests that run in parallel.
 const flood, crowd = 8000, 4000
 
 // ask returns the n-th question of a flood.
@@ -111,8 +111,8 @@ func TestServerThatAsksWithoutReading(t *testing.T) {
 	for kind, start := range kinds {
 		for _, method := range []string{"x/y", policy.AskElicitation} {
 			for _, client := range []string{"legacy {}", "legacy " + elicits, "modern " + elicits} {
+				// One case at a time, because the goroutines of the whole program are counted.
 				t.Run(kind+" "+method+" "+client, func(t *testing.T) {
-					t.Parallel()
 					s, done := start(t, method)
 					h := build(t, []Server{s.server(), web(t, "other", "legacy").server()})
 					era, caps, _ := strings.Cut(client, " ")

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +18,7 @@ func TestANameHasOneDaemon(t *testing.T) {
 	t.Parallel()
 	p := place{dsn: doortest.Postgres(t)}
 	for range 3 {
-		first, err := Open(t.Context(), p.options(Options{Node: "host"}))
-		must(t, err)
+		first := p.openFree(t)
 		for _, o := range []Options{{Node: "other"}, {Node: "host", Schema: "elsewhere"}, {}} {
 			must(t, p.open(t, o).Close())
 		}
@@ -28,18 +28,48 @@ func TestANameHasOneDaemon(t *testing.T) {
 		must(t, first.Write(t.Context(), func(*Tx) error { return nil }))
 		must(t, first.Close())
 	}
-	both := make(chan error, 2)
+	await(t, "daemon that has the name", func() bool { return p.openBoth(t) > 0 })
+}
+
+// openFree opens a DB of the name "host" as soon as the server has ended the session of the one
+// before it.
+func (p place) openFree(t *testing.T) (db *DB) {
+	t.Helper()
+	await(t, "free name", func() bool {
+		var err error
+		if db, err = Open(t.Context(), p.options(Options{Node: "host"})); !errors.Is(err, ErrNode) {
+			must(t, err)
+		}
+		return err == nil
+	})
+	return db
+}
+
+// openBoth opens two DBs of the name "host" at once, and returns how many have it, which is an error
+// if both do. None has it while the server still ends the session of an earlier one.
+func (p place) openBoth(t *testing.T) int {
+	t.Helper()
+	var tried sync.WaitGroup
+	tried.Add(2)
+	var have atomic.Int32
 	together(2, func(int) {
 		db, err := Open(t.Context(), p.options(Options{Node: "host"}))
-		both <- err
-		if db != nil {
-			time.Sleep(2 * time.Second) // longer than the other one waits for the name
-			must(t, db.Close())
+		if tried.Done(); err != nil {
+			if !errors.Is(err, ErrNode) {
+				t.Error(err)
+			}
+			return
+		}
+		have.Add(1)
+		tried.Wait() // the other one must not get the name after this one
+		if err := db.Close(); err != nil {
+			t.Error(err)
 		}
 	})
-	if one, two := <-both, <-both; (one == nil) == (two == nil) {
-		t.Errorf("at once: %v, %v", one, two)
+	if have.Load() == 2 {
+		t.Error("both have the name")
 	}
+	return int(have.Load())
 }
 
 // A DB whose name went to another one, while the server could not be reached, writes nothing

@@ -177,5 +177,5 @@ func (f acts) settleMessage(q *request) (said, next string, err error) {
 
 // mailCaller returns the operator as a caller of messaging.
 func (q *request) mailCaller() agent.Caller {
-	return agent.Caller{Who: q.s.by.Who, Processes: q.s.by.Processes, Complete: true, Continues: q.part()}
+	return agent.Caller{Who: q.s.by.Who, Processes: q.s.by.Processes, Complete: true, Continues: q.continues}
 }

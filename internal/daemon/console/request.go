@@ -28,6 +28,9 @@ type request struct {
 	s   *session
 	in  url.Values // the query of a GET, or the form of a POST
 	ctx context.Context
+
+	path      string // below Prefix
+	continues bool   // it is part of the record of an earlier request
 }
 
 // route is one page or act. Exactly one of the functions is set.
@@ -77,14 +80,14 @@ func (q *request) wellFormed() error {
 	return nil
 }
 
-// part reports whether htmx requests the live part of a page, which continues the act that
-// showed the page.
+// part reports whether htmx requests the live part of a page that the session was shown: this
+// continues the act that showed the page. Any other request for a part is an act of its own.
 func (q *request) part() bool {
-	return q.in.Get("part") != "" && q.r.Header.Get("HX-Request") == "true"
+	return q.in.Get("part") != "" && q.r.Header.Get("HX-Request") == "true" && q.c.sessions.wasShown(q.s, q.path)
 }
 
 func (q *request) serve(to route) error {
-	if to.show != nil && q.part() {
+	if q.continues = to.show != nil && q.part(); q.continues {
 		if !q.c.o.Allows(q.ctx, q.s.by, "ui/"+to.what) {
 			return &gate.Refusal{Code: gate.CodeDenied}
 		}
@@ -120,6 +123,9 @@ func (q *request) show(to route, part string) error {
 	p.Seq = seq
 	if p.CSRF = q.s.csrf; part == "layout" {
 		p.Flash = q.c.sessions.touch(q.s)
+		if p.Live {
+			q.c.sessions.shows(q.s, q.path)
+		}
 	}
 	p.Who = q.s.by.Who.Name()
 	q.c.views.write(q.w, http.StatusOK, p.View, part, p)

@@ -39,7 +39,7 @@ func (c *Console) allRoutes() map[string]route {
 
 // route serves a request of a session.
 func (c *Console) route(w http.ResponseWriter, r *http.Request, v Visit, s *session, path string) {
-	q := &request{c: c, w: w, r: r, v: v, s: s, ctx: r.Context()}
+	q := &request{c: c, w: w, r: r, v: v, s: s, ctx: r.Context(), path: path}
 	to, ok := c.routes[r.Method+" "+path]
 	if !ok {
 		q.failed(errNotFound)

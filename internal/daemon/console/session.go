@@ -62,7 +62,8 @@ type session struct {
 
 	// The fields below are guarded by book.mu.
 	seen  time.Time
-	flash string // shown once, on the next page
+	flash string          // shown once, on the next page
+	shown map[string]bool // paths of recorded pages that have a live part
 }
 
 func newBook(now func() time.Time) *book {
@@ -152,6 +153,22 @@ func (b *book) say(s *session, text string) {
 	b.mu.Lock()
 	s.flash = text
 	b.mu.Unlock()
+}
+
+// shows notes that a page with a live part was recorded and shown.
+func (b *book) shows(s *session, path string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.shown == nil {
+		s.shown = make(map[string]bool)
+	}
+	s.shown[path] = true
+}
+
+func (b *book) wasShown(s *session, path string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return s.shown[path]
 }
 
 func (b *book) close(s *session) {

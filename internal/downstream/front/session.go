@@ -160,8 +160,8 @@ func (s *Session) cancel(params []byte) {
 	}
 }
 
-// openLog makes the log of a POST's stream; nil: running calls leave no room, and the stream
-// cannot be resumed.
+// openLog makes the log of a POST's stream, which can be resumed. It returns nil if the streams of
+// running calls exceed the bounds: the new stream cannot be resumed then, and all others still can.
 func (s *Session) openLog() *eventLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,28 +177,33 @@ func (s *Session) openLog() *eventLog {
 	return l
 }
 
-// makeRoom drops the oldest ended streams until the number and the size of all are within bounds,
-// and reports whether they are. A client can no longer resume a dropped stream; that of a running
-// call is not dropped. The caller holds mu.
+// makeRoom drops the oldest ended streams until the number and the size of all are within bounds.
+// A client can no longer resume a dropped stream. If those of running calls exceed the bounds by
+// themselves, makeRoom drops nothing and returns false. The caller holds mu.
 func (s *Session) makeRoom() bool {
-	kept := 0
+	running, busy, kept := 0, 0, 0
 	var over []uint64
 	for n, l := range s.logs {
-		kept += l.bytes()
-		if l.over() {
+		ended, size := l.over(), l.bytes()
+		if kept += size; ended {
 			over = append(over, n)
+		} else {
+			running, busy = running+1, busy+size
 		}
+	}
+	if !roomy(running, busy) {
+		return false
 	}
 	slices.Sort(over)
-	for _, n := range over {
-		if len(s.logs) < sessionStreams && kept <= sessionBytes {
-			break
-		}
-		kept -= s.logs[n].bytes()
-		delete(s.logs, n)
+	for ; len(over) > 0 && !roomy(len(s.logs), kept); over = over[1:] {
+		kept -= s.logs[over[0]].bytes()
+		delete(s.logs, over[0])
 	}
-	return len(s.logs) < sessionStreams && kept <= sessionBytes
+	return true
 }
+
+// roomy reports whether a session with so many streams of that size may have another.
+func roomy(streams, size int) bool { return streams < sessionStreams && size <= sessionBytes }
 
 // logOf returns the stream of an event id's number; 0 is the standalone stream.
 func (s *Session) logOf(number uint64) *eventLog {

@@ -216,7 +216,7 @@ func TestAPeerInAUserNamespaceIsItsUserOutside(t *testing.T) {
 	}
 }
 
-// With AllowForeign a peer in another pid namespace is served, and its child is not.
+// With allowForeign a peer in another pid namespace is served, and its child is not.
 func TestAForeignPeerThatIsAllowedIsGuarded(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

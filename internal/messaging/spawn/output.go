@@ -19,7 +19,8 @@ import (
 const (
 	// resultBytes is the size of a result: the end of an agent's output.
 	resultBytes = 64 << 10
-	// outputsKept is how long a whole output is kept in the state directory.
+	// outputsKept is how long a whole output is kept in the state directory after the end of
+	// its agent.
 	outputsKept = 7 * 24 * time.Hour
 	// sweepEvery is the time between two removals of old outputs.
 	sweepEvery = 24 * time.Hour
@@ -120,6 +121,8 @@ func (o *output) settle(keep bool) *mail.Ref {
 		return nil
 	}
 	o.file.Close()
+	now := time.Now() // an output is as old as its end, not as its last byte
+	_ = os.Chtimes(o.path(unseen), now, now)
 	if !keep || os.Rename(o.path(unseen), o.path(seen)) != nil {
 		_ = os.Remove(o.path(unseen)) // otherwise the next start removes it
 		return nil
