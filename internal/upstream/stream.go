@@ -33,7 +33,7 @@ type stream struct {
 	carry func(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error)
 
 	// gone is closed when the process at the other end has ended, although its pipe may still
-	// be open; mourn then makes the reader finish. nil if the end of the stream is the end of
+	// be open; onEnd then makes the reader finish. nil if the end of the stream is the end of
 	// the process.
 	gone  <-chan struct{}
 	onEnd func()
