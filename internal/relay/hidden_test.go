@@ -259,9 +259,9 @@ func TestNoPartOfAQuestionReachesWhoIsNotToBeAsked(t *testing.T) {
 // a record. No other question arrives.
 func TestQuestionsComeLabelledAndRecorded(t *testing.T) {
 	t.Parallel()
-	var all atomic.Int64
+	var all, ran atomic.Int64
 	t.Cleanup(func() { // most baits are no elicitations that may pass
-		if n := all.Load(); n < 30 {
+		if n := all.Load(); n < 30 && ran.Load() == int64(2*len(traps)*len(callers)) { // -run may choose a few
 			t.Errorf("%d labelled questions arrived", n)
 		}
 	})
@@ -286,6 +286,7 @@ func TestQuestionsComeLabelledAndRecorded(t *testing.T) {
 			labelled += withName
 		}
 		all.Add(int64(labelled))
+		ran.Add(1)
 		if p.sprung < 15 { // else nothing was tried
 			t.Errorf("the server said %d messages", p.sprung)
 		}

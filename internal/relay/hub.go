@@ -11,6 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/subscribe"
+	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -22,7 +23,9 @@ type watcher struct {
 	want    *subscribe.Filter // the lists and the objects whose changes it receives otherwise
 	listens bool              // its client can receive changes, so the server has to be listened to
 	deliver func(upstream.Event)
-	cause   context.Context // of the client's request that waits to be covered; nil: none waits
+	sees    func() bool                              // policy lets its session see the server; nil: of a listen
+	again   func(uri string, with *gate.Charge) bool // decides a subscription that is made again; nil: of a listen
+	cause   context.Context                          // of the client's request that waits to be covered; nil: none waits
 }
 
 // hub spreads a server's messages outside of calls to the watchers of a link, and holds the
@@ -43,7 +46,7 @@ type hub struct {
 	watchers map[*watcher]struct{}
 	now      *listening // in force or being opened; nil: none
 	last     *listening // begun last, whether it has ended or not
-	guarded  *standby   // for the connection of legacy sessions that listen; nil: none
+	guarded  *standby   // for the connection of legacy sessions that listen or have listened; nil: none
 }
 
 func (h *hub) watch(w *watcher) (stop func()) {
@@ -63,7 +66,6 @@ func (h *hub) unwatch(w *watcher) {
 	if h.listeners() {
 		return
 	}
-	h.guarded = nil
 	if h.now != nil {
 		h.now.final = true
 		h.now.cancel()
@@ -153,17 +155,46 @@ func (h *hub) sessionsAlone(c *liveConn) bool {
 }
 
 // restore subscribes a new connection to the resources that sessions had subscribed to on the
-// one before.
+// one before, if policy still lets one of them.
 func (h *hub) restore(ctx context.Context, c *liveConn) {
 	if !h.sessionsAlone(c) {
 		return
 	}
-	for _, uri := range h.resources() {
+	for _, uri := range h.allowed() {
 		req := upstream.Request{Method: "resources/subscribe", Params: subscribe.URIParams(uri)}
 		if _, err := c.conn.Call(ctx, &req, nil); err != nil {
 			h.log.Warn("a subscription was not restored", "server", h.b.Name, "err", err)
 		}
 	}
+}
+
+// allowed decides and records the subscriptions of each session, and returns the resources
+// that one of them may still be subscribed to, in a fixed order.
+func (h *hub) allowed() []string {
+	uris := make(map[string]bool)
+	for w, mine := range h.subscribed() {
+		with := new(gate.Charge)
+		for _, uri := range slices.Sorted(maps.Keys(mine)) {
+			if w.again(uri, with) {
+				uris[uri] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(uris))
+}
+
+// subscribed returns the resources of each watcher of a legacy session. A filter is never
+// changed, so its resources can be read without the lock.
+func (h *hub) subscribed() map[*watcher]map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make(map[*watcher]map[string]bool)
+	for w := range h.watchers {
+		if w.again != nil && len(w.want.URIs) > 0 {
+			out[w] = w.want.URIs
+		}
+	}
+	return out
 }
 
 // resources returns the resources with a watcher, in a fixed order.

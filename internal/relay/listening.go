@@ -258,11 +258,14 @@ func (h *hub) covering(ctx context.Context, w *watcher) (*listening, *subscribe.
 }
 
 // opened is called for each new connection and for each client that begins to listen. If a
-// client listens, it opens what the server needs for that.
+// client listens, it opens what the server needs for that. A connection that has a successor
+// by now is left alone.
 func (h *hub) opened(c *liveConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	live := h.live.Load()
 	switch {
+	case live != nil && live != c:
 	case !h.listeners():
 	case h.sessionsAlone(c):
 		c.conn.Listen()

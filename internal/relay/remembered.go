@@ -10,6 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/subscribe"
+	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -83,20 +84,24 @@ func (d *binding) setUp(b *backend, h *held) {
 	ctx, cancel := context.WithTimeout(d.session.Context(), dialTime)
 	defer cancel()
 	c, err := h.link.get(ctx) // also without resources: the connection reports changes of lists
+	with := new(gate.Charge)
 	uris := d.awaitedOf(b)
-	uris = slices.DeleteFunc(uris, func(uri string) bool { return !d.takesUp(b, h, uri) })
+	uris = slices.DeleteFunc(uris, func(uri string) bool { return !d.takesUp(b, h, uri, with) })
 	if err == nil && len(uris) > 0 {
 		err = h.tell(ctx, c, uris)
 	}
 	if err != nil && ctx.Err() == nil {
 		d.sessions.log.Warn("the subscriptions of a session wait for the next connection", "server", b.Name, "err", err)
 	}
+	if c == nil {
+		h.link.hub.await()
+	}
 }
 
 // takesUp makes a kept resource one that the link is subscribed to, if policy still lets the
 // session. It changes nothing if the session has meanwhile unsubscribed or given up the link.
-func (d *binding) takesUp(b *backend, h *held, uri string) bool {
-	allowed := d.subscribesAgain(b, uri)
+func (d *binding) takesUp(b *backend, h *held, uri string, with *gate.Charge) bool {
+	allowed := d.subscribesAgain(b, uri, with)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.links[b] != h || !d.kept[b.Name][uri] {
@@ -134,10 +139,12 @@ func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 }
 
 // subscribesAgain decides and records a subscription that is set up again: policy may
-// have changed since the client asked for it.
-func (d *binding) subscribesAgain(b *backend, uri string) bool {
+// have changed since the client asked for it. The subscriptions of one connection share a charge.
+func (d *binding) subscribesAgain(b *backend, uri string, with *gate.Charge) bool {
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Confirmed: d.session.Confirmed()}
-	return d.sessions.sight.listens(b, d.sessions.acts.of(&x, b.Name, "resources/subscribe", uri))
+	act := d.sessions.acts.of(&x, b.Name, "resources/subscribe", uri)
+	act.With = with
+	return d.sessions.sight.listens(b, act)
 }
 
 // awaited returns the servers whose changes the session misses: those with kept resources,

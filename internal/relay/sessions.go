@@ -6,6 +6,7 @@ import (
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/subscribe"
+	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -51,6 +52,8 @@ func (d *binding) link(b *backend, init func() []byte) (l *link, joined bool) {
 	d.replaced(b)
 	h := &held{watcher: &watcher{want: subscribe.Lists(), listens: d.listens || d.session.Listening(), session: d.session}}
 	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
+	h.watcher.sees = func() bool { return d.sessions.sight.visible(d.session.Owner(), b.Name) }
+	h.watcher.again = func(uri string, with *gate.Charge) bool { return d.subscribesAgain(b, uri, with) }
 	d.place(h, b, init)
 	h.stop = h.link.hub.watch(h.watcher)
 	d.links[b] = h

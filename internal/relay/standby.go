@@ -1,8 +1,11 @@
 package relay
 
 import (
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -13,7 +16,7 @@ const steadyTime = 10 * time.Second
 // next one, so that they hear the server again before they call it. Its hub guards its fields.
 type standby struct {
 	hub   *hub
-	conn  *liveConn
+	conn  *liveConn // nil: the first attempt to open one failed
 	began time.Time
 	falls int // connections in a row that ended soon
 }
@@ -33,9 +36,30 @@ func (h *hub) guard(c *liveConn) {
 	upstream.After(c.conn, h.guarded.revive)
 }
 
-// revive opens connections until one succeeds, as long as a session listens.
+// await opens a connection for sessions that listen, after an attempt that failed.
+func (h *hub) await() {
+	s := &standby{hub: h, began: time.Now()}
+	h.mu.Lock()
+	before := h.guarded
+	if before.holds() {
+		h.mu.Unlock()
+		return
+	}
+	if before != nil {
+		s.falls = before.falls
+	}
+	h.guarded = s
+	h.mu.Unlock()
+	s.revive()
+}
+
+// holds reports whether the standby waits for the end of an open connection.
+func (s *standby) holds() bool { return s != nil && s.conn != nil && s.conn.alive() }
+
+// revive opens connections until one succeeds, as long as a session listens that may use the
+// server, and the server is configured.
 func (s *standby) revive() {
-	for pause := s.pause(); ; pause = min(2*pause, lastRetry) {
+	for pause := s.pause(); s.needed(); pause = min(2*pause, lastRetry) {
 		select {
 		case <-time.After(pause):
 		case <-s.hub.ctx.Done():
@@ -44,7 +68,7 @@ func (s *standby) revive() {
 		if !s.needed() {
 			return
 		}
-		if _, err := s.hub.get(s.hub.ctx); err == nil {
+		if _, err := s.hub.get(s.hub.ctx); err == nil || errors.Is(err, failure.ErrGone) {
 			return
 		}
 	}
@@ -63,8 +87,26 @@ func (s *standby) pause() time.Duration {
 	return min(firstRetry<<min(s.falls-1, 6), lastRetry)
 }
 
+// needed reports whether policy lets a session that listens see the server. Without a session
+// that listens the standby is given up.
 func (s *standby) needed() bool {
+	return slices.ContainsFunc(s.waiting(), func(w *watcher) bool { return w.sees() })
+}
+
+// waiting returns the watchers of the sessions that listen.
+func (s *standby) waiting() (out []*watcher) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	return s.hub.guarded == s && s.hub.listeners()
+	if s.hub.guarded != s {
+		return nil
+	}
+	for w := range s.hub.watchers {
+		if w.listens && w.sees != nil {
+			out = append(out, w)
+		}
+	}
+	if len(out) == 0 {
+		s.hub.guarded = nil
+	}
+	return out
 }

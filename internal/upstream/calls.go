@@ -23,7 +23,7 @@ type call struct {
 	listen bool   // a subscription: never taken for the one call in flight
 
 	events []Event // guarded by the table's lock
-	size   int     // bytes of params in events; guarded by the table's lock
+	size   int     // of events, in bytes; guarded by the table's lock
 
 	reply Reply // written before done is set
 	err   error // written before done is set

@@ -92,7 +92,7 @@ func (l *listener) refused(status int) bool {
 	case status == http.StatusNotFound && l.c.who.Load().session != "":
 		l.c.fail(&fault{kind: ErrSession, status: status})
 		return false
-	case status == http.StatusMethodNotAllowed:
+	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
 		return false
 	case isCredential(status) && l.c.srv.deps.Credential != nil: // each attempt would renew a token that calls can use
 		l.report(slog.Int("status", status))
