@@ -70,6 +70,6 @@ func followed(t *testing.T, era string, old, next []string, hidden string, ends 
 		s.change(protocol.ResourceUpdated, `{"uri":"file:///x"}`)
 		equal(t, "a resource of "+name, text(r.nextOf(protocol.ResourceUpdated), "params", "uri"), "doorward://"+s.name+"/file:///x")
 		s.change(protocol.ToolsChanged, `{}`)
-		equal(t, "the list of "+name, text(r.next(), "method"), protocol.ToolsChanged)
+		equal(t, "the list of "+name, text(r.nextOf(protocol.ToolsChanged), "method"), protocol.ToolsChanged)
 	}
 }
