@@ -214,7 +214,7 @@ func newView(p *plan, program string) (*view, error) {
 	}
 	v.addPaths(ownLayer, false, p.Own...)
 	v.order()
-	covers, err := coversOf(p)
+	covers, err := coversOf(p, v.layers)
 	if err != nil {
 		return nil, err
 	}

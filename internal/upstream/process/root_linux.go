@@ -269,13 +269,20 @@ func remount(path string, all bool) error {
 		return err
 	}
 	for _, m := range mounts {
-		if below(m.path, held.path) {
-			if err := remountOne(m.path); err != nil && !absent(err) {
-				return fmt.Errorf("%s: %w", m.path, err)
-			}
+		if !below(m.path, held.path) || unreached(m.path) {
+			continue
+		}
+		if err := remountOne(m.path); err != nil && !absent(err) {
+			return fmt.Errorf("%s: %w", m.path, err)
 		}
 	}
 	return nil
+}
+
+// unreached reports whether a mount belongs to another user, or the program behind it has ended.
+func unreached(path string) bool {
+	err := unix.Statfs(path, new(unix.Statfs_t))
+	return absent(err) || err == unix.EPERM || err == unix.ENOTCONN
 }
 
 // remountOne makes one mount read-only, with the flags that it must keep.
