@@ -83,7 +83,11 @@ func (all layers) sockets(c cover) []cover {
 	return found
 }
 
-func isSocket(fd int) bool {
+func isSocket(fd int) bool { return hasType(fd, unix.S_IFSOCK) }
+
+func isRegular(fd int) bool { return hasType(fd, unix.S_IFREG) }
+
+func hasType(fd int, kind uint32) bool {
 	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == kind
 }
