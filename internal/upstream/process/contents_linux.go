@@ -54,6 +54,9 @@ func (v *view) addProgram(program string) {
 	for _, path := range v.bothWays(program) {
 		v.program = append(v.program, path)
 		v.program = append(v.program, v.company(path)...)
+		if interpreted(path) {
+			v.addScript(path)
+		}
 	}
 	v.addPaths(programLayer, false, v.program...)
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
@@ -61,6 +64,21 @@ func (v *view) addProgram(program string) {
 			v.addPaths(programLayer, false, dir)
 		}
 	}
+}
+
+// interpreted reports whether a file is a script that names its interpreter.
+func interpreted(path string) bool {
+	if !isScript(path) {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var start [2]byte
+	_, err = f.Read(start[:])
+	return err == nil && string(start[:]) == "#!"
 }
 
 // beside lists the names next to bin that belong to an installed program.
@@ -96,18 +114,24 @@ func (p *plan) installation(root string) bool {
 var broad = []string{"/", "/bin", "/boot", "/data", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
 	"/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/run", "/var/tmp", "/workspace"}
 
-// narrow reports whether a directory can be granted without having been named: it is not in broad, and neither is nor
-// contains a home, a secret of a home or a hidden path.
+// narrow reports whether a directory can be granted without having been named: it is a unit, and neither is nor contains
+// a secret of a home.
 func (v *view) narrow(dir string) bool {
-	if !filepath.IsAbs(dir) || slices.Contains(broad, filepath.Clean(dir)) {
-		return false
-	}
-	unnamed := slices.Concat(v.plan.Homes, v.plan.Hide)
-	for _, home := range v.plan.Homes {
-		unnamed = append(unnamed, secretsOf(home)...)
-	}
-	return !slices.ContainsFunc(unnamed, func(path string) bool { return within(path, dir) })
+	return v.unit(dir) && !slices.ContainsFunc(v.plan.Homes, func(home string) bool {
+		return slices.ContainsFunc(secretsOf(home), func(path string) bool { return within(path, dir) })
+	})
 }
+
+// unit reports whether the files of a directory can belong together: it is not in broad, and neither is nor contains a
+// home or a hidden path.
+func (v *view) unit(dir string) bool {
+	return filepath.IsAbs(dir) && !slices.Contains(broad, filepath.Clean(dir)) &&
+		!slices.ContainsFunc(slices.Concat(v.plan.Homes, v.plan.Hide), func(path string) bool { return within(path, dir) })
+}
+
+// packaged reports whether the directory of a script's package is granted with the script. Covers hide the secrets in
+// it, but not from a server that makes namespaces of its own.
+func (v *view) packaged(dir string) bool { return v.narrow(dir) || !v.plan.Nested && v.unit(dir) }
 
 func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
 
@@ -139,7 +163,7 @@ func (v *view) addScript(path string) {
 	}
 	for _, at := range v.bothWays(path) {
 		v.addModules(at)
-		if dir := packageOf(at); dir != "" && v.narrow(dir) {
+		if dir := packageOf(at); dir != "" && v.packaged(dir) {
 			v.addPaths(programLayer, false, dir)
 		} else if dir := filepath.Dir(at); v.narrow(dir) {
 			v.addPaths(programLayer, false, dir)
