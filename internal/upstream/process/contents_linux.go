@@ -60,7 +60,7 @@ func (v *view) addProgram(program string) {
 	}
 	v.addPaths(programLayer, false, v.program...)
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if v.narrow(dir) {
+		if v.plan.narrow(dir) {
 			v.addPaths(programLayer, false, dir)
 		}
 	}
@@ -89,7 +89,7 @@ var beside = []string{"lib", "lib64", "libexec", "share", "include", "node_modul
 func (v *view) company(program string) []string {
 	dir := filepath.Dir(program)
 	if b := filepath.Base(dir); b != "bin" && b != ".bin" && b != "sbin" {
-		if v.narrow(dir) {
+		if v.plan.narrow(dir) {
 			return []string{dir}
 		}
 		return nil
@@ -116,22 +116,22 @@ var broad = []string{"/", "/bin", "/boot", "/data", "/dev", "/etc", "/home", "/l
 
 // narrow reports whether a directory can be granted without having been named: it is a unit, and neither is nor contains
 // a secret of a home.
-func (v *view) narrow(dir string) bool {
-	return v.unit(dir) && !slices.ContainsFunc(v.plan.Homes, func(home string) bool {
+func (p *plan) narrow(dir string) bool {
+	return p.unit(dir) && !slices.ContainsFunc(p.Homes, func(home string) bool {
 		return slices.ContainsFunc(secretsOf(home), func(path string) bool { return within(path, dir) })
 	})
 }
 
 // unit reports whether the files of a directory can belong together: it is not in broad, and neither is nor contains a
 // home or a hidden path.
-func (v *view) unit(dir string) bool {
+func (p *plan) unit(dir string) bool {
 	return filepath.IsAbs(dir) && !slices.Contains(broad, filepath.Clean(dir)) &&
-		!slices.ContainsFunc(slices.Concat(v.plan.Homes, v.plan.Hide), func(path string) bool { return within(path, dir) })
+		!slices.ContainsFunc(slices.Concat(p.Homes, p.Hide), func(path string) bool { return within(path, dir) })
 }
 
 // packaged reports whether the directory of a script's package is granted with the script. Covers hide the secrets in
 // it, but not from a server that makes namespaces of its own.
-func (v *view) packaged(dir string) bool { return v.narrow(dir) || !v.plan.Nested && v.unit(dir) }
+func (p *plan) packaged(dir string) bool { return p.narrow(dir) || !p.Nested && p.unit(dir) }
 
 func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
 
@@ -163,9 +163,9 @@ func (v *view) addScript(path string) {
 	}
 	for _, at := range v.bothWays(path) {
 		v.addModules(at)
-		if dir := packageOf(at); dir != "" && v.packaged(dir) {
+		if dir := packageOf(at); dir != "" && v.plan.packaged(dir) {
 			v.addPaths(programLayer, false, dir)
-		} else if dir := filepath.Dir(at); v.narrow(dir) {
+		} else if dir := filepath.Dir(at); v.plan.narrow(dir) {
 			v.addPaths(programLayer, false, dir)
 		}
 	}

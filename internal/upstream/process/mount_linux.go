@@ -14,7 +14,7 @@ import (
 func (v *view) build() error {
 	if v.plan.Nested && len(v.hidden) > 0 {
 		return fmt.Errorf("nested_sandbox cannot be combined with a grant that contains a path that must stay hidden: %s; "+
-			"grant directories beside that path, or remove nested_sandbox%s", strings.Join(v.hidden, " "), v.remedyOfEngines())
+			"grant directories beside that path, or remove nested_sandbox%s", strings.Join(v.hidden, " "), remedyOf(v.covers, v.hidden))
 	}
 	r, err := newRoot()
 	if err != nil {
@@ -37,11 +37,11 @@ func (v *view) build() error {
 	return r.enter()
 }
 
-// remedyOfEngines returns what an error about hidden paths adds if some of them are sockets, or directories of sockets.
-func (v *view) remedyOfEngines() string {
+// remedyOf returns what an error about hidden paths adds if some of these are sockets, or directories of sockets.
+func remedyOf(covers []cover, hidden []string) string {
 	var paths []string
-	for _, c := range v.covers {
-		if c.engine && slices.Contains(v.hidden, c.path) {
+	for _, c := range covers {
+		if c.engine && slices.Contains(hidden, c.path) {
 			paths = append(paths, c.path)
 		}
 	}

@@ -142,6 +142,15 @@ func isLink(fd int) bool {
 	return unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
+func isSocket(fd int) bool { return hasType(fd, unix.S_IFSOCK) }
+
+func isRegular(fd int) bool { return hasType(fd, unix.S_IFREG) }
+
+func hasType(fd int, kind uint32) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == kind
+}
+
 // bind mounts source at a path, with everything that is mounted below it.
 func (r *root) bind(source int, path string, dir, create, write bool) error {
 	at, err := r.open(path, dir, create)

@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // engineSockets returns the paths of engines that exist now, and those without a star.
@@ -59,13 +57,4 @@ func (all layers) sockets(c cover) []cover {
 		}
 	}
 	return found
-}
-
-func isSocket(fd int) bool { return hasType(fd, unix.S_IFSOCK) }
-
-func isRegular(fd int) bool { return hasType(fd, unix.S_IFREG) }
-
-func hasType(fd int, kind uint32) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == kind
 }
