@@ -165,7 +165,8 @@ func (v *view) addScript(path string) {
 		v.addModules(at)
 		if dir := packageOf(at); dir != "" && v.plan.packaged(dir) {
 			v.addPaths(programLayer, false, dir)
-		} else if dir := filepath.Dir(at); v.plan.narrow(dir) {
+		}
+		if dir := filepath.Dir(at); v.plan.narrow(dir) { // the package itself may be a secret, and hidden
 			v.addPaths(programLayer, false, dir)
 		}
 	}

@@ -14,14 +14,14 @@ import (
 func TestAScriptHasItsPackageWithoutItsSecrets(t *testing.T) {
 	eachUser(t, func(t *testing.T, s *stage, who *inmate) {
 		home := s.place(who)
-		for _, name := range []string{"package.json", ".claude/package.json", ".claude/lib/x.js", ".claude/mcp/main.js", ".claude/.credentials.json", "tool/main.js", "x.js"} {
+		for _, name := range []string{"package.json", ".claude/package.json", ".claude/lib/x.js", ".claude/mcp/main.js", ".claude/.credentials.json", "tool/main.js", "x.js", ".docker/package.json", ".docker/mcp/main.js", ".docker/mcp/part.js"} {
 			who.file(home+"/"+name, "seen")
 		}
-		try := []string{"read " + home + "/.claude/package.json", "read " + home + "/.claude/lib/x.js", "read " + home + "/.claude/.credentials.json", "read " + home + "/x.js"}
+		try := []string{"read " + home + "/.docker/mcp/part.js", "read " + home + "/.claude/package.json", "read " + home + "/.claude/lib/x.js", "read " + home + "/.claude/.credentials.json", "read " + home + "/x.js", "read " + home + "/.docker/package.json"}
 		for _, mode := range []string{Contain, Strict} {
-			got := s.attempts(who, order{Homes: []string{home}, Sandbox: Sandbox{Mode: mode, Named: []string{home + "/.claude/mcp/main.js", home + "/tool/main.js"}}}, try...)
-			s.refused(got, "[seen]", try[:2]...)
-			for _, attempt := range try[2:] {
+			got := s.attempts(who, order{Homes: []string{home}, Sandbox: Sandbox{Mode: mode, Named: []string{home + "/.claude/mcp/main.js", home + "/tool/main.js", home + "/.docker/mcp/main.js"}}}, try...)
+			s.refused(got, "[seen]", try[:3]...)
+			for _, attempt := range try[3:] {
 				if strings.Contains(got(attempt), "seen") {
 					t.Errorf("%s: %s", mode, attempt)
 				}
