@@ -78,7 +78,7 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 		}
 	}
 	granted := slices.Concat(box.Read, box.Write, box.Named, box.Listed, []string{s.Cwd})
-	hints := socketHints(s, box)
+	hints := append(socketHints(s, box, home), namedSockets(box, home)...)
 	for _, path := range paths {
 		if path == home || within(granted, path) || within(u.never, path) || within(box.Hide, path) {
 			continue
@@ -89,7 +89,7 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 }
 
 // socketHints returns, for each path in a variable of sockets, the key that grants it.
-func socketHints(s *config.Server, box process.Sandbox) []string {
+func socketHints(s *config.Server, box process.Sandbox, home string) []string {
 	var hints []string
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if !ofSocket(name) {
@@ -97,12 +97,53 @@ func socketHints(s *config.Server, box process.Sandbox) []string {
 		}
 		for _, path := range pathWord.FindAllString(s.Env[name].Reveal(), 8) {
 			path = filepath.Clean(path)
-			if real, err := filepath.EvalSymlinks(path); err == nil && !slices.Contains(box.Write, path) && !slices.Contains(box.Write, real) {
+			if _, err := os.Stat(path); err == nil && !socketGranted(path, home, box) {
 				hints = append(hints, path+": "+name+" does not grant it; "+socketRemedy(path))
 			}
 		}
 	}
 	return hints
+}
+
+// namedSockets returns, for each socket that is granted in a way that does not grant sockets of
+// its kind, the key that does.
+func namedSockets(box process.Sandbox, home string) []string {
+	var hints []string
+	for _, path := range slices.Concat(box.Named, box.Listed, box.Read) {
+		if isSocket(path) && engineOf(path, home) != "" && !socketGranted(path, home, box) {
+			hints = append(hints, path+": naming it does not grant it; "+socketRemedy(path))
+		}
+	}
+	return hints
+}
+
+// engineOf returns what process.EngineOf does for a path or for what it leads to.
+func engineOf(path, home string) string {
+	if engine := process.EngineOf(path, home); engine != "" {
+		return engine
+	}
+	return process.EngineOf(target(path), home)
+}
+
+func target(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// socketGranted reports whether write grants a socket, or a socket in a directory. An entry above
+// a socket of engines grants it only from the listed directory on.
+func socketGranted(path, home string, box process.Sandbox) bool {
+	path, socket := target(path), isSocket(path)
+	engine := process.EngineOf(path, target(home))
+	return slices.ContainsFunc(box.Write, func(entry string) bool {
+		entry = target(entry)
+		if !socket {
+			return within([]string{path}, entry)
+		}
+		return within([]string{entry}, path) && (engine == "" || within([]string{engine}, entry))
+	})
 }
 
 // socketRemedy returns the configuration key that grants a socket, or the sockets in a directory.

@@ -54,13 +54,31 @@ func (v *view) addProgram(program string) {
 	for _, path := range v.bothWays(program) {
 		v.program = append(v.program, path)
 		v.program = append(v.program, v.company(path)...)
+		if interpreted(path) {
+			v.addScript(path)
+		}
 	}
 	v.addPaths(programLayer, false, v.program...)
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if v.narrow(dir) {
+		if v.plan.narrow(dir) {
 			v.addPaths(programLayer, false, dir)
 		}
 	}
+}
+
+// interpreted reports whether a file is a script that names its interpreter.
+func interpreted(path string) bool {
+	if !isScript(path) {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var start [2]byte
+	_, err = f.Read(start[:])
+	return err == nil && string(start[:]) == "#!"
 }
 
 // beside lists the names next to bin that belong to an installed program.
@@ -71,7 +89,7 @@ var beside = []string{"lib", "lib64", "libexec", "share", "include", "node_modul
 func (v *view) company(program string) []string {
 	dir := filepath.Dir(program)
 	if b := filepath.Base(dir); b != "bin" && b != ".bin" && b != "sbin" {
-		if v.narrow(dir) {
+		if v.plan.narrow(dir) {
 			return []string{dir}
 		}
 		return nil
@@ -96,18 +114,24 @@ func (p *plan) installation(root string) bool {
 var broad = []string{"/", "/bin", "/boot", "/data", "/dev", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
 	"/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/lib", "/var/run", "/var/tmp", "/workspace"}
 
-// narrow reports whether a directory can be granted without having been named: it is not in broad, and neither is nor
-// contains a home, a secret of a home or a hidden path.
-func (v *view) narrow(dir string) bool {
-	if !filepath.IsAbs(dir) || slices.Contains(broad, filepath.Clean(dir)) {
-		return false
-	}
-	unnamed := slices.Concat(v.plan.Homes, v.plan.Hide)
-	for _, home := range v.plan.Homes {
-		unnamed = append(unnamed, secretsOf(home)...)
-	}
-	return !slices.ContainsFunc(unnamed, func(path string) bool { return within(path, dir) })
+// narrow reports whether a directory can be granted without having been named: it is a unit, and neither is nor contains
+// a secret of a home.
+func (p *plan) narrow(dir string) bool {
+	return p.unit(dir) && !slices.ContainsFunc(p.Homes, func(home string) bool {
+		return slices.ContainsFunc(secretsOf(home), func(path string) bool { return within(path, dir) })
+	})
 }
+
+// unit reports whether the files of a directory can belong together: it is not in broad, and neither is nor contains a
+// home or a hidden path.
+func (p *plan) unit(dir string) bool {
+	return filepath.IsAbs(dir) && !slices.Contains(broad, filepath.Clean(dir)) &&
+		!slices.ContainsFunc(slices.Concat(p.Homes, p.Hide), func(path string) bool { return within(path, dir) })
+}
+
+// packaged reports whether the directory of a script's package is granted with the script. Covers hide the secrets in
+// it, but not from a server that makes namespaces of its own.
+func (p *plan) packaged(dir string) bool { return p.narrow(dir) || !p.Nested && p.unit(dir) }
 
 func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
 
@@ -139,9 +163,10 @@ func (v *view) addScript(path string) {
 	}
 	for _, at := range v.bothWays(path) {
 		v.addModules(at)
-		if dir := packageOf(at); dir != "" && v.narrow(dir) {
+		if dir := packageOf(at); dir != "" && v.plan.packaged(dir) {
 			v.addPaths(programLayer, false, dir)
-		} else if dir := filepath.Dir(at); v.narrow(dir) {
+		}
+		if dir := filepath.Dir(at); v.plan.narrow(dir) { // the package itself may be a secret, and hidden
 			v.addPaths(programLayer, false, dir)
 		}
 	}
@@ -214,7 +239,7 @@ func newView(p *plan, program string) (*view, error) {
 	}
 	v.addPaths(ownLayer, false, p.Own...)
 	v.order()
-	covers, err := coversOf(p)
+	covers, err := coversOf(p, v.layers)
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,9 @@ type cover struct {
 	dir    bool
 }
 
-// coversOf lists the paths that must stay hidden, each with the other paths by which the host's mounts show it.
-func coversOf(p *plan) ([]cover, error) {
+// coversOf lists the paths that must stay hidden, each with the other paths by which the host's mounts show it. Paths
+// that are neither in a layer nor above one are left out.
+func coversOf(p *plan, shown layers) ([]cover, error) {
 	var wanted []cover
 	for _, path := range p.Hide {
 		wanted = append(wanted, cover{path: path, own: true})
@@ -38,18 +39,11 @@ func coversOf(p *plan) ([]cover, error) {
 	}
 	var all []cover
 	for _, c := range wanted {
-		real, dir, err := locate(c.path)
-		switch {
-		case absent(err), err == nil && real == "/":
-			continue
-		case err != nil:
+		found, err := c.locate(mounts, shown)
+		if err != nil && !absent(err) && !(c.engine && dead(err)) {
 			return nil, fmt.Errorf("finding %s: %w", c.path, err)
 		}
-		for _, path := range mounts.aliases(real) {
-			if sameFile(real, path) {
-				all = append(all, cover{path: path, own: c.own, engine: c.engine, dir: dir})
-			}
-		}
+		all = append(all, found...)
 	}
 	return all, nil
 }
@@ -81,12 +75,37 @@ func secretsOf(home string) []string {
 	return pathsBelow(home, outer)
 }
 
-func locate(path string) (real string, dir bool, err error) {
-	held, err := grab(path)
+// locate returns a cover for each path by which the host's mounts show c, if a layer shows it or lies in it. Any other
+// file is not asked for its attributes: the program behind a mount of FUSE may have ended, or not answer.
+func (c cover) locate(mounts mountTable, shown layers) ([]cover, error) {
+	fd, err := unix.Open(c.path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
-	return held.path, held.dir, unix.Close(held.fd)
+	defer unix.Close(fd)
+	real, err := os.Readlink(fdPath(fd))
+	if err != nil || real == "/" || !filepath.IsAbs(real) {
+		return nil, err
+	}
+	paths := slices.DeleteFunc(mounts.aliases(real), func(path string) bool { return !shown.meet(path) })
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	if c.dir, err = isDir(fd); err != nil {
+		return nil, err
+	}
+	var all []cover
+	for _, path := range paths {
+		if sameFile(real, path) {
+			all = append(all, cover{path: path, own: c.own, engine: c.engine, dir: c.dir})
+		}
+	}
+	return all, nil
+}
+
+// meet reports whether a layer shows a path of the host, or lies in it.
+func (all layers) meet(path string) bool {
+	return all.shown(path) || slices.ContainsFunc(all, func(l layer) bool { return l.ofHost() && below(l.path, path) })
 }
 
 // sameFile reports whether two paths lead to one file: another mount may cover one of them.
@@ -99,6 +118,12 @@ func sameFile(a, b string) bool {
 // cannot reach it either.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ELOOP)
+}
+
+// dead reports whether a mount does not answer: the program behind it has ended, or serves another user. A socket in it
+// cannot be reached either.
+func dead(err error) bool {
+	return errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.EIO) || errors.Is(err, unix.ESTALE) || errors.Is(err, unix.EPERM)
 }
 
 // mountPoint is one mount of the host: the directory root of the file system of device is mounted at path.

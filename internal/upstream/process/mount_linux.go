@@ -14,7 +14,7 @@ import (
 func (v *view) build() error {
 	if v.plan.Nested && len(v.hidden) > 0 {
 		return fmt.Errorf("nested_sandbox cannot be combined with a grant that contains a path that must stay hidden: %s; "+
-			"grant directories beside that path, or remove nested_sandbox", strings.Join(v.hidden, " "))
+			"grant directories beside that path, or remove nested_sandbox%s", strings.Join(v.hidden, " "), remedyOf(v.covers, v.hidden))
 	}
 	r, err := newRoot()
 	if err != nil {
@@ -35,6 +35,21 @@ func (v *view) build() error {
 		}
 	}
 	return r.enter()
+}
+
+// remedyOf returns what an error about hidden paths adds if some of these are sockets, or directories of sockets.
+func remedyOf(covers []cover, hidden []string) string {
+	var paths []string
+	for _, c := range covers {
+		if c.engine && slices.Contains(hidden, c.path) {
+			paths = append(paths, c.path)
+		}
+	}
+	if len(paths) == 0 {
+		return ""
+	}
+	slices.Sort(paths)
+	return fmt.Sprintf("; write: [%s] grants sockets, through which the server can then act outside of its sandbox", strings.Join(slices.Compact(paths), ", "))
 }
 
 // lay mounts one layer.

@@ -20,7 +20,7 @@ func profiles() map[string]Profile {
 		"aws":         {Read: []string{".aws"}, Write: []string{".aws/cli/cache", ".aws/sso/cache"}},
 		"azure":       {Write: []string{".azure"}},
 		"browsers":    {Public: []string{".cache/ms-playwright", ".cache/puppeteer"}, Nested: true},
-		"docker":      {Read: []string{".docker"}, Write: []string{"/run/docker.sock", ".docker/run/docker.sock", ".colima/default/docker.sock", ".rd/docker.sock"}},
+		"docker":      {Read: []string{".docker"}, Write: []string{"/run/docker.sock", ".docker/run/docker.sock", ".docker/desktop", ".colima/default/docker.sock", ".rd/docker.sock"}},
 		"gcloud":      {Write: []string{".config/gcloud"}},
 		"git":         {Public: []string{".gitconfig", ".config/git"}},
 		"github":      {Read: []string{".config/gh"}},

@@ -142,6 +142,15 @@ func isLink(fd int) bool {
 	return unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
+func isSocket(fd int) bool { return hasType(fd, unix.S_IFSOCK) }
+
+func isRegular(fd int) bool { return hasType(fd, unix.S_IFREG) }
+
+func hasType(fd int, kind uint32) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == kind
+}
+
 // bind mounts source at a path, with everything that is mounted below it.
 func (r *root) bind(source int, path string, dir, create, write bool) error {
 	at, err := r.open(path, dir, create)
@@ -269,13 +278,20 @@ func remount(path string, all bool) error {
 		return err
 	}
 	for _, m := range mounts {
-		if below(m.path, held.path) {
-			if err := remountOne(m.path); err != nil && !absent(err) {
-				return fmt.Errorf("%s: %w", m.path, err)
-			}
+		if !below(m.path, held.path) || unreached(m.path) {
+			continue
+		}
+		if err := remountOne(m.path); err != nil && !absent(err) {
+			return fmt.Errorf("%s: %w", m.path, err)
 		}
 	}
 	return nil
+}
+
+// unreached reports whether a mount belongs to another user, or the program behind it has ended.
+func unreached(path string) bool {
+	err := unix.Statfs(path, new(unix.Statfs_t))
+	return absent(err) || err == unix.EPERM || err == unix.ENOTCONN
 }
 
 // remountOne makes one mount read-only, with the flags that it must keep.

@@ -48,13 +48,13 @@ var toolchains = slices.Concat([]string{
 	".nix-profile", ".local/state/nix/profiles", "miniconda3", "anaconda3", "miniforge3", ".cache/ms-playwright", ".cache/puppeteer",
 }, pathsBelow(".linuxbrew", homebrew), pathsBelow(".dotnet", dotnet))
 
-// homebrew lists the parts of an installation of Homebrew that hold programs, and the certificates that these trust.
-// Its var and the rest of its etc hold the data and the settings of services.
+// homebrew lists the parts of an installation of Homebrew that hold programs, and the certificates and settings that
+// these need. Its var and the rest of its etc hold the data and the settings of services.
 var homebrew = []string{"bin", "sbin", "lib", "libexec", "include", "share", "opt", "Cellar", "Caskroom", "Homebrew", "etc/ca-certificates",
-	"etc/openssl@3/cert.pem", "etc/openssl@3/certs", "etc/openssl@3/openssl.cnf", "etc/fonts"}
+	"etc/openssl@3/cert.pem", "etc/openssl@3/certs", "etc/openssl@3/openssl.cnf", "etc/fonts", "etc/php", "etc/odbcinst.ini", "etc/gitconfig", "Library"}
 
 // dotnet lists the parts of ~/.dotnet that hold programs. Its corefx holds private keys.
-var dotnet = []string{"dotnet", "host", "sdk", "shared", "packs", "templates", "sdk-manifests", "metadata", "library-packs", "tools"}
+var dotnet = []string{"dotnet", "host", "sdk", "shared", "packs", "templates", "sdk-manifests", "metadata", "library-packs", "tools", "dnx"}
 
 // dns is the port of name resolution.
 const dns = 53

@@ -242,7 +242,7 @@ func (all layers) coverLayers(covers []cover) []layer {
 }
 
 // needs reports whether a grant shows what c has to hide. A secret that the configuration names is granted, and an
-// engine only if write names it.
+// engine only if write names it. A regular file that is named is no socket, so it is granted.
 func (all layers) needs(c cover) bool {
 	in := deepest(all, c.path)
 	switch {
@@ -251,7 +251,7 @@ func (all layers) needs(c cover) bool {
 	case c.own || in.path != c.path:
 		return true
 	case c.engine:
-		return in.kind != writeLayer
+		return in.kind != writeLayer && !(in.explicit() && isRegular(in.fd))
 	}
 	return !in.explicit()
 }
