@@ -14,7 +14,7 @@ import (
 // below it is therefore remembered, also after the client has ended and in the next run of
 // the daemon.
 type orphans struct {
-	mu    sync.Mutex
+	mu          sync.Mutex
 	oldestBelow map[string]map[uint32]oldest // process above a client -> login of the client -> the oldest one
 }
 
