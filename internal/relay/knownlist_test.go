@@ -190,13 +190,37 @@ func (w *world) forbid() {
 	w.h.obey(text)
 }
 
-// respawn ends the server's processes.
+// respawn ends the server's processes, and waits until Doorward has noticed it. Sessions that
+// listen open new ones meanwhile.
 func (w *world) respawn(t *testing.T, s *script) {
-	for _, c := range s.open() {
+	b := w.h.relay.table.Load().byName[s.name]
+	conns := func() map[*liveConn]bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.prune()
+		all := make(map[*liveConn]bool)
+		for c := range b.conns {
+			all[c] = true
+		}
+		return all
+	}
+	var old map[*liveConn]bool
+	var open []*conn
+	eventually(t, "no connection is being opened", func() bool {
+		old, open = conns(), s.open()
+		return len(old) == len(open)
+	})
+	for _, c := range open {
 		c.close()
 	}
-	b := w.h.relay.table.Load().byName[s.name]
-	eventually(t, "its connections are over", func() bool { return b.instances() == 0 })
+	eventually(t, "its connections are over", func() bool {
+		for c := range conns() {
+			if old[c] {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func (w *world) expected(who string) string {
