@@ -60,13 +60,13 @@ func (p *program) only(action uint32, ks ...uint32) {
 }
 
 // when runs block if the loaded value equals k. The result of block is the answer at its end.
+// Another value jumps over the block, which may be longer than the 255 instructions that a
+// conditional jump can pass.
 func (p *program) when(k uint32, block func(*program) uint32) {
 	var b program
 	b.answer(block(&b))
-	if len(b) > 255 {
-		panic("a block of the filter is longer than a jump")
-	}
-	p.emit(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, uint8(len(b)), k)
+	p.emit(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 1, 0, k)
+	p.emit(unix.BPF_JMP|unix.BPF_JA, 0, 0, uint32(len(b)))
 	*p = append(*p, b...)
 }
 
