@@ -77,7 +77,7 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 			paths = append(paths, path)
 		}
 	}
-	granted := slices.Concat(box.Read, box.Write, box.Named, box.Listed, []string{s.Cwd})
+	granted := slices.Concat(box.Read, box.Write, box.Named, box.Listed, []string{s.Cwd, s.Path})
 	hints := append(socketHints(s, box, home), namedSockets(box, home)...)
 	for _, path := range paths {
 		if path == home || within(granted, path) || within(u.never, path) || within(box.Hide, path) {
