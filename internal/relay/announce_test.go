@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
-	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 // When the policy changes, clients that listen are told that their lists may
@@ -22,7 +22,7 @@ func TestListenersHearOfANewPolicy(t *testing.T) {
 	mute := h.legacy("/mcp", "uid:1000", `{}`) // has no standalone stream
 	mute.call("tools/list", `{}`)
 
-	h.gate.SetPolicy(policy.New(1000, nil))
+	h.gate.SetPolicy(policytest.New(1000, nil))
 	h.relay.Announce()
 	equal(t, "modern", text(modern.next(), "method"), protocol.ToolsChanged)
 	modern.silent()

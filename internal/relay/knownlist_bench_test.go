@@ -10,6 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 // BenchmarkKnownLists measures what policy costs in a merged list of 50 known
@@ -28,7 +29,7 @@ func BenchmarkKnownLists(b *testing.B) {
 		kind, _ := listing.Of("tools/list")
 		lists = append(lists, listing.Shelve(server, kind, result, false, false))
 	}
-	g := gate.New(policy.New(1000, rules), nil, gate.Limits{})
+	g := gate.New(policytest.New(1000, rules), nil, gate.Limits{})
 	who := principal.New("uid:1000")
 	b.ReportAllocs()
 	for b.Loop() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 // A listen on the aggregate hears every server that its client may use, after each change of
@@ -51,7 +52,7 @@ func followed(t *testing.T, era string, old, next []string, hidden string, ends 
 	m := h.modern("/mcp", "uid:1000")
 	filter := `{"toolsListChanged":true,"resourceSubscriptions":["doorward://a/file:///x","doorward://b/file:///x"]}`
 	r, _ := m.subscribe(filter)
-	h.gate.SetPolicy(policy.New(1000, h.rules))
+	h.gate.SetPolicy(policytest.New(1000, h.rules))
 	h.relay.SetServers(of(next))
 	h.relay.Announce()
 	equal(t, "told to list", text(r.next(), "method"), protocol.ToolsChanged)

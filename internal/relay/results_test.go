@@ -14,6 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 // A client gets valid JSON from any valid JSON of a server, and a list without
@@ -34,7 +35,7 @@ func FuzzResults(f *testing.F) {
 		f.Fatal(err)
 	}
 	all := policy.List{Allow: []string{"*"}, Deny: []string{"secret"}}
-	g := gate.New(policy.New(1000, map[string]policy.ServerRules{"s": {Tools: all, Ask: askAll}}), log, gate.Limits{})
+	g := gate.New(policytest.New(1000, map[string]policy.ServerRules{"s": {Tools: all, Ask: askAll}}), log, gate.Limits{})
 	r := New(Options{Gate: g, Seal: seal, Servers: []Server{{Name: "s", Kind: "http"}}})
 	f.Cleanup(r.Close)
 	b := r.table.Load().byName["s"]

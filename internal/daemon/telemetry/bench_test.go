@@ -13,6 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 // answering is a built-in server that answers at once.
@@ -60,7 +61,7 @@ func benchCall(b *testing.B, tel *telemetry.Telemetry) {
 		b.Fatal(err)
 	}
 	defer log.Close()
-	g := gate.New(policy.New(1000, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}}}), log, gate.Limits{})
+	g := gate.New(policytest.New(1000, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}}}), log, gate.Limits{})
 	o := relay.Options{Gate: g, Servers: []relay.Server{{Name: "s", Kind: relay.KindBuiltin, Builtin: answering{make(chan struct{})}}}, Log: quiet(), Version: "1"}
 	if tel != nil {
 		o.Observer = tel

@@ -15,6 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 // office is a queue with the gate that its approvals are for.
@@ -31,7 +32,7 @@ type office struct {
 const operator = "uid:1"
 
 func held(names ...string) *policy.Set {
-	return policy.New(1, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}, Held: names}})
+	return policytest.New(1, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}, Held: names}})
 }
 
 func open(t *testing.T, expire time.Duration) *office {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/trust/policy"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 // TestAnActOnSeveralServersIsNeverHeld shows that a server on which the act would be held
@@ -13,7 +14,7 @@ func TestAnActOnSeveralServersIsNeverHeld(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
 	all := policy.List{Allow: []string{"*"}}
-	g := New(policy.New(1000, map[string]policy.ServerRules{
+	g := New(policytest.New(1000, map[string]policy.ServerRules{
 		"notes": {Tools: all},
 		"shop":  {Tools: all, Held: []string{"buy"}},
 	}), b.Log, Limits{})

@@ -13,13 +13,14 @@ import (
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 var owner = principal.New("uid:1000", principal.Fact{Name: "uid", Value: "1000", Grade: principal.Attested})
 
 func rules(deny ...string) *policy.Set {
 	all := policy.List{Allow: []string{"*"}, Deny: deny}
-	return policy.New(1000, map[string]policy.ServerRules{"notes": {Tools: all, Ask: policy.List{Allow: []string{"elicitation"}}}})
+	return policytest.New(1000, map[string]policy.ServerRules{"notes": {Tools: all, Ask: policy.List{Allow: []string{"elicitation"}}}})
 }
 
 // book is a real audit log that a test can read.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/policytest"
 )
 
 var other = principal.New("loopback:uid=1000")
@@ -106,7 +107,7 @@ func TestStreamsAreCountedApart(t *testing.T) {
 // from the calls of the caller and the questions of other servers.
 func TestAServersQuestionsHaveARateOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	set := policy.New(1000, map[string]policy.ServerRules{
+	set := policytest.New(1000, map[string]policy.ServerRules{
 		"notes": {Tools: policy.List{Allow: []string{"*"}}, Ask: policy.List{Allow: []string{"elicitation"}}},
 		"tidy":  {Ask: policy.List{Allow: []string{"elicitation"}}}})
 	g := New(set, openBook(t).Log, Limits{CallsPerSecond: 3, Calls: 2})

@@ -24,15 +24,6 @@ type Options struct {
 	Text    []byte // content of File
 }
 
-// New is Compile without a policy file. The built-in rules have no problems.
-func New(uid uint32, servers map[string]ServerRules) *Set {
-	s, problems := Compile(Options{UID: uid, Servers: servers})
-	if s == nil {
-		panic("policy: the built-in rules: " + problems[0].Text)
-	}
-	return s
-}
-
 // Compile builds a Set. It is nil when one of the problems is more than a
 // warning.
 func Compile(o Options) (*Set, []Problem) {

@@ -103,7 +103,7 @@ type ServerRules struct {
 	Ask  List // the key ask: patterns of the questions of the server: elicitation, sampling, roots
 }
 
-// Set is an immutable policy. Build it with Compile or New.
+// Set is an immutable policy. Compile builds it.
 type Set struct {
 	uid     string
 	rules   map[cedar.PolicyID]*rule
