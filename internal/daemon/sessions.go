@@ -19,8 +19,8 @@ func openKeeper(state string, log *slog.Logger) (keeper, error) {
 	return keeper{store, log}, err
 }
 
-// Keep implements front.Keeper. A session that cannot be stored works until the daemon ends.
-// What was stored of it before is removed, because the session would continue with it.
+// Keep implements front.Keeper. A session that cannot be stored works until the daemon ends. Keep
+// then removes its earlier copy, with which it would otherwise continue.
 func (k keeper) Keep(name string, content []byte) {
 	if err := k.Store.Keep(name, content); err != nil {
 		k.Store.Drop(name)

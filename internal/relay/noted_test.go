@@ -9,7 +9,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// What is stored of a session is its latest state, also when several requests change it at once.
+// The stored copy of a session has its latest state, also when several requests change it at once.
 func TestTheLatestStateOfASessionIsStored(t *testing.T) {
 	t.Parallel()
 	h := build(t, []Server{web(t, "s", "legacy").server()})

@@ -444,7 +444,7 @@ func TestManySessionsAtOnceUnderThePin(t *testing.T) {
 }
 
 // A call of a withheld tool gets the server's answer to an unknown name, in any form.
-// Where there is no such answer it gets Doorward's own.
+// If the server has no such answer, the call gets that of Doorward.
 func TestAWithheldToolLooksLikeAnUnknownOne(t *testing.T) {
 	t.Parallel()
 	const ours = `{"code":-32602,"message":"Unknown tool"}`

@@ -8,9 +8,23 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/upstream"
 )
 
 var everyTransport = map[string]func(*testing.T, string, string) *script{"stdio": stdio, "http": web, "sse": events}
+
+// guarded starts a legacy server and a session of one, which uses it, listens, and has a standby
+// for its connection.
+func guarded(t *testing.T, start func(*testing.T, string, string) *script, use func(*session), change ...func(*Server, *upstream.Definition)) (*script, *house, *session, *reply) {
+	t.Helper()
+	s := start(t, "s", "legacy")
+	h := build(t, []Server{s.server(change...)})
+	c := h.legacy("/mcp/s", "uid:1000", `{}`)
+	use(c)
+	stream := c.listen()
+	eventually(t, "the connection is guarded", func() bool { return h.guard(c) != nil })
+	return s, h, c, stream
+}
 
 // A server that policy denies by now to each session that listens is not connected again, and
 // is asked for no subscription.
@@ -19,12 +33,7 @@ func TestTheEndOfADeniedServerStartsNothing(t *testing.T) {
 	for kind, start := range everyTransport {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, "s", "legacy")
-			h := build(t, []Server{s.server()})
-			c := h.legacy("/mcp/s", "uid:1000", `{}`)
-			c.call("resources/subscribe", `{"uri":"file:///a"}`)
-			c.listen()
-			eventually(t, "the connection is guarded", func() bool { return h.guard(c) != nil })
+			s, h, c, _ := guarded(t, start, func(c *session) { c.call("resources/subscribe", `{"uri":"file:///a"}`) })
 			guard, connected := h.guard(c), s.connected()
 			h.forbid(`forbid (principal, action, resource == Server::"s");`)
 			s.open()[len(s.open())-1].close()
@@ -46,14 +55,11 @@ func TestSubscriptionsAreDecidedAgainAfterARestart(t *testing.T) {
 	for kind, start := range everyTransport {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, "s", "legacy")
-			h := build(t, []Server{s.server()})
-			c := h.legacy("/mcp/s", "uid:1000", `{}`)
-			for _, name := range []string{"denied", "kept"} {
-				c.call("resources/subscribe", `{"uri":"file:///`+name+`"}`)
-			}
-			c.listen()
-			eventually(t, "the connection is guarded", func() bool { return h.guard(c) != nil })
+			s, h, _, _ := guarded(t, start, func(c *session) {
+				for _, name := range []string{"denied", "kept"} {
+					c.call("resources/subscribe", `{"uri":"file:///`+name+`"}`)
+				}
+			})
 			last := newest(s)
 			h.forbid(`forbid (principal, action, resource == Resource::"s/file:///denied");`)
 			h.relay.RestartServer("s")
@@ -120,12 +126,7 @@ func TestAStandbyEndsWithItsServer(t *testing.T) {
 		for _, change := range []string{"removed", "replaced"} {
 			t.Run(kind+" "+change, func(t *testing.T) {
 				t.Parallel()
-				s := start(t, "s", "legacy")
-				h := build(t, []Server{s.server(instances("session"))})
-				c := h.legacy("/mcp/s", "uid:1000", `{}`)
-				c.tool("t", "")
-				c.listen()
-				eventually(t, "the connection is guarded", func() bool { return h.guard(c) != nil })
+				s, h, c, _ := guarded(t, start, func(c *session) { c.tool("t", "") }, instances("session"))
 				guard := h.guard(c)
 				var next []Server
 				if change == "replaced" {
@@ -146,12 +147,7 @@ func TestALateOpeningTakesNoStandby(t *testing.T) {
 	for kind, start := range everyTransport {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, "s", "legacy")
-			h := build(t, []Server{s.server()})
-			c := h.legacy("/mcp/s", "uid:1000", `{}`)
-			c.tool("t", "")
-			stream := c.listen()
-			eventually(t, "the connection is guarded", func() bool { return h.guard(c) != nil })
+			s, h, c, stream := guarded(t, start, func(c *session) { c.tool("t", "") })
 			first := h.guard(c)
 			h.relay.RestartServer("s")
 			eventually(t, "the next one is guarded", func() bool { return h.guard(c) != nil && h.guard(c) != first })

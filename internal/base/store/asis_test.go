@@ -48,8 +48,8 @@ func TestADatabaseOpenedAsItIsStaysSo(t *testing.T) {
 	})
 }
 
-// What a killed daemon left, and a backup, which has no write-ahead log, can be read as they
-// are.
+// TestWhatWasLeftBehindIsReadAsItIs shows that the database of a killed daemon, and a backup, which
+// has no write-ahead log, can be read without a change.
 func TestWhatWasLeftBehindIsReadAsItIs(t *testing.T) {
 	t.Parallel()
 	p, killed, saved := place{dir: t.TempDir()}, place{dir: t.TempDir()}, place{dir: t.TempDir()}

@@ -56,7 +56,7 @@ func TestALoopbackCallerOfAnotherUserIsTurnedAway(t *testing.T) {
 	}
 }
 
-// Where a token is enforced, the owner of the socket is noted and does not decide.
+// The owner of a socket is noted and does not decide on a listener that enforces a token.
 func TestAnotherUserMayComeWithAToken(t *testing.T) {
 	t.Parallel()
 	needRoot(t)

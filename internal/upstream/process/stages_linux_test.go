@@ -164,7 +164,7 @@ func TestRootCanDoWithoutAUserNamespace(t *testing.T) {
 	}
 }
 
-// Where parts of /proc are covered, as in a container, the kernel refuses a fresh one. Contain then reports its own
+// The kernel refuses a fresh /proc if parts of the present one are covered, as in a container. Contain then reports its own
 // /proc as partial, and the other measures hold. Strict does not start the server.
 func TestMaskedProcIsPartial(t *testing.T) {
 	t.Parallel()
