@@ -90,25 +90,29 @@ UNITS ?= ./...
 SKIPS ?= test/skips.txt
 unit: unit-packages unit-program
 
-# LISTED are the packages of UNITS; PROGRAM is the one of them whose tests start the
-# program, and is empty when UNITS leaves it out.
+# LISTED are the packages of UNITS. PROGRAM is the one of them whose tests start the
+# program, HOUSE the one whose tests read the code, and LONGEST are those whose tests take
+# minutes. Each is empty when UNITS leaves it out.
 LISTED  = $(shell $(GO) list $(UNITS))
 PROGRAM = $(filter %/cmd/doorward,$(LISTED))
+HOUSE   = $(filter $(shell $(GO) list .),$(LISTED))
+LONGEST = $(filter %/internal/relay %/upstream/process,$(LISTED))
 COUNT   = DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count
 
-# unit-packages runs the tests of all packages but the program's, with the race
+# unit-packages runs the tests of all packages but PROGRAM and HOUSE, with the race
 # detector. Those of relay wait for servers half of the time, so four tests of a
-# package run at once.
+# package run at once. Two packages run at once, in the order given, so the longest come
+# first.
 unit-packages: build postgres bus
 	@test -n "$(RACE)" || echo "note: the race detector is off"
-	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(RACE) -parallel 4 -timeout 25m $(filter-out $(PROGRAM),$(LISTED))
+	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(RACE) -parallel 4 -timeout 25m $(LONGEST) $(filter-out $(PROGRAM) $(HOUSE) $(LONGEST),$(LISTED))
 
-# unit-program runs the tests of the program, which start some 2,500 processes, and
-# then those that RACED selects again with the race detector. With it a start
-# takes four times as much processor time, and the whole three times. Supervisors run
-# from their own program in the first and from the tests' own in the second.
+# unit-program runs the tests of HOUSE and of the program, which start some 2,500
+# processes, and then those of the program that RACED selects again with the race detector.
+# With it a start takes four times as much processor time, and the whole three times.
+# Supervisors run from their own program in the first and from the tests' own in the second.
 unit-program: build postgres bus
-	$(if $(PROGRAM),$(COUNT) $(addprefix -skips ,$(SKIPS)) $(TAGS) -timeout 25m $(PROGRAM))
+	$(if $(PROGRAM)$(HOUSE),$(COUNT) $(addprefix -skips ,$(SKIPS)) $(TAGS) -timeout 25m $(HOUSE) $(PROGRAM))
 	$(if $(and $(PROGRAM),$(RACE)),$(COUNT) $(RACE) -timeout 25m -run '$(RACED)' $(PROGRAM))
 
 # RACED selects the tests of the program that run with the race detector too: those
