@@ -75,17 +75,20 @@ func (n *namer) add(p *ast.Policy) {
 			name = fmt.Sprintf("%s:%d", at, p.Position.Column)
 		}
 	} else if problem := n.wrong(name); problem != "" {
-		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: Clip(name), Text: problem})
+		n.say(p, name, problem)
 	}
 	if reason, _ := Annotation(p, "reason"); !printable(reason, 256) {
-		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: Clip(name),
-			Text: "@reason must be one line of at most 256 bytes without control characters; shorten it"})
+		n.say(p, name, "@reason must be one line of at most 256 bytes without control characters; shorten it")
 	}
 	n.seen[name] = p.Position.Line
 	if n.file == defaultFile {
 		at = "" // the file is embedded and does not exist for the operator
 	}
 	n.rules = append(n.rules, newRule(name, at, "a rule of the policy file", p))
+}
+
+func (n *namer) say(p *ast.Policy, name, text string) {
+	n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: Clip(name), Text: text})
 }
 
 // wrong returns the problem of a name given with @id; empty: none.
