@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"iter"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // cursor iterates over the members of an object or the elements of an array that
@@ -131,8 +133,8 @@ func keyIs(rawKey []byte, want string) bool {
 	if len(body) <= len(want) || bytes.IndexByte(body, '\\') < 0 {
 		return false
 	}
-	var buf [64]byte
-	return string(appendUnescaped(buf[:0], body)) == want
+	name, _ := Text(rawKey)
+	return name == want
 }
 
 // Get returns the raw value of the member key of obj; nil when there is none, and
@@ -176,7 +178,8 @@ func Text(raw []byte) (string, bool) {
 	if bytes.IndexByte(body, '\\') < 0 {
 		return string(body), true
 	}
-	return string(appendUnescaped(make([]byte, 0, len(body)), body)), true
+	text, err := jsontext.AppendUnquote(make([]byte, 0, len(body)), raw)
+	return string(text), err == nil
 }
 
 // Members yields the unescaped key and the raw value of each member of obj,
