@@ -4,10 +4,13 @@ package wire
 // surrogates, and accepted numbers have a bounded length.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // textKind is the set of things that a scanned string contains beside plain ASCII.
@@ -186,4 +189,17 @@ func (s *scanner) digits(p int) int {
 		return s.fail(p, reasonNumber)
 	}
 	return p
+}
+
+// Text returns the unescaped text of a raw JSON string; false: raw is not a string.
+func Text(raw []byte) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	body := raw[1 : len(raw)-1]
+	if bytes.IndexByte(body, '\\') < 0 {
+		return string(body), true
+	}
+	text, err := jsontext.AppendUnquote(make([]byte, 0, len(body)), raw)
+	return string(text), err == nil
 }
