@@ -32,7 +32,7 @@ var mayImport = map[string]string{
 	"internal/base/protocol":  "",
 	"internal/base/auditlog":  "trust/audit",   // it reads what audit writes
 	"internal/base/plaintext": "trust/visible", // it cleans what visible calls hidden
-	"internal/base/rawjson":   "trust/wire",    // it writes what wire reads
+	"internal/base/rawjson":   "trust/wire",    // it reads and changes members of what wire accepts
 
 	"internal/trust/visible":   "",
 	"internal/trust/lookalike": "trust/visible",
@@ -67,11 +67,11 @@ var mayImport = map[string]string{
 	"internal/relay/listing":     "base/protocol base/rawjson downstream/front relay/naming relay/paramheader relay/resolve trust/ upstream/pin",
 	"internal/relay/naming":      "base/protocol base/rawjson relay/resolve trust/wire upstream",
 	"internal/relay/offer":       "base/rawjson downstream/front relay/era relay/listing relay/paramheader relay/resolve trust/wire upstream upstream/pin",
-	"internal/relay/paramheader": "base/protocol trust/wire",
+	"internal/relay/paramheader": "base/protocol base/rawjson trust/wire",
 	"internal/relay/question":    "base/plaintext base/rawjson downstream/front relay/failure trust/ upstream",
 	"internal/relay/seal":        "base/rawjson relay/resolve trust/principal trust/wire",
 	"internal/relay/subscribe":   "base/protocol base/rawjson trust/wire",
-	"internal/relay/approval":    "base/plaintext trust/",
+	"internal/relay/approval":    "base/plaintext base/rawjson trust/",
 	"internal/relay/resolve":     "base/rawjson trust/wire",
 
 	"internal/messaging/mail":  "trust/visible base/store base/plaintext",
@@ -93,13 +93,13 @@ var mayImport = map[string]string{
 	"internal/daemon/desktop":     "upstream/process",
 	"internal/daemon/admin":       "messaging/ relay/approval upstream/pin downstream/peer trust/",
 	"internal/daemon/passkey":     "base/durable base/plaintext trust/audit trust/principal",
-	"internal/daemon/console":     "base/auditlog base/plaintext daemon/admin daemon/health daemon/history daemon/passkey messaging/ instructions/ upstream/pin trust/",
+	"internal/daemon/console":     "base/auditlog base/plaintext base/rawjson daemon/admin daemon/health daemon/history daemon/passkey messaging/ instructions/ upstream/pin trust/",
 	"internal/daemon/health":      "daemon/admin",
 	"internal/daemon/history":     "base/auditlog trust/",
 	"internal/daemon":             "*",
 
 	"internal/daemon/notice":    "base/secret base/plaintext",
-	"internal/daemon/telemetry": "relay downstream/front trust/wire",
+	"internal/daemon/telemetry": "relay downstream/front base/rawjson trust/wire",
 
 	"client":       "downstream/attest base/protocol base/rawjson base/sse downstream/peer downstream/credential trust/wire",
 	"cmd/doorward": "*",

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
 // Problem is a failure answered by instruction delivery (RFC 9457). It wraps an
@@ -91,8 +91,8 @@ func clientName(info []byte) *ClientName {
 	const most = 64
 	n := &ClientName{}
 	if len(info) > 0 {
-		n.Name, _ = wire.GetString(info, "name")
-		n.Version, _ = wire.GetString(info, "version")
+		n.Name, _ = rawjson.GetString(info, "name")
+		n.Version, _ = rawjson.GetString(info, "version")
 	}
 	n.Name, n.Version = cut(n.Name, most), cut(n.Version, most)
 	return n

@@ -72,11 +72,11 @@ func newChannel(s *shim) *channel {
 
 // declare adds the capability to the answer of initialize.
 func (ch *channel) declare(answer []byte) []byte {
-	result := wire.Get(answer, "result")
+	result := rawjson.Get(answer, "result")
 	if ch == nil || len(result) == 0 || result[0] != '{' {
 		return answer
 	}
-	caps := rawjson.SetIn(wire.Get(result, "capabilities"), "experimental", rawjson.Edit{Key: channelCapability, Value: []byte("{}")})
+	caps := rawjson.SetIn(rawjson.Get(result, "capabilities"), "experimental", rawjson.Edit{Key: channelCapability, Value: []byte("{}")})
 	return rawjson.SetIn(answer, "result", rawjson.Edit{Key: "capabilities", Value: caps})
 }
 
@@ -156,7 +156,7 @@ func (ch *channel) heard(m *wire.Message) bool {
 	if ch == nil || m.Method != "notifications/resources/updated" {
 		return false
 	}
-	raw := wire.Get(m.Params, "uri")
+	raw := rawjson.Get(m.Params, "uri")
 	if uri, _ := wire.Text(raw); uri != ch.uri {
 		return false
 	}

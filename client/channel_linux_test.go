@@ -76,7 +76,7 @@ func (d *scripted) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	d.box.mu.Lock()
 	d.box.labels[x.Namespace] = true
 	d.box.mu.Unlock()
-	uri, _ := wire.GetString(x.Params, "uri")
+	uri, _ := rawjson.GetString(x.Params, "uri")
 	switch x.Method {
 	case "initialize":
 		return front.Reply{Result: []byte(`{"protocolVersion":"` + x.Version + `","capabilities":{"tools":{},"experimental":{"other":{"x":1}}},"serverInfo":{"name":"s","version":"1"}}`)}
@@ -90,7 +90,7 @@ func (d *scripted) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	case "resources/read":
 		return d.read(uri)
 	case "tools/call":
-		if name, _ := wire.GetString(x.Params, "name"); name == d.tool {
+		if name, _ := rawjson.GetString(x.Params, "name"); name == d.tool {
 			d.box.mu.Lock()
 			defer d.box.mu.Unlock()
 			d.box.peeks++
@@ -121,7 +121,7 @@ func (d *scripted) listen(ctx context.Context, x *front.Exchange) front.Reply {
 }
 
 func mustText(params []byte) string {
-	for e := range wire.Elements(wire.GetPath(params, "notifications", "resourceSubscriptions")) {
+	for e := range rawjson.Elements(rawjson.GetPath(params, "notifications", "resourceSubscriptions")) {
 		s, _ := wire.Text(e)
 		return s
 	}

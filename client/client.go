@@ -198,11 +198,11 @@ func (c *Client) request(ctx context.Context, server, method string, params []by
 // modernHeaders returns the headers that repeat parts of a modern message's body.
 func modernHeaders(m *wire.Message) http.Header {
 	h := http.Header{"Mcp-Protocol-Version": {protocol.LatestModern}, "Mcp-Method": {m.Method}, protocol.HeaderStdio: {"1"}}
-	if v, ok := wire.Text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)); ok {
+	if v, ok := wire.Text(rawjson.GetPath(m.Params, "_meta", wire.MetaVersion)); ok {
 		h["Mcp-Protocol-Version"] = []string{v}
 	}
 	member := protocol.NameMember(m.Method)
-	if name, ok := wire.GetString(m.Params, member); ok && member != "" {
+	if name, ok := rawjson.GetString(m.Params, member); ok && member != "" {
 		h["Mcp-Name"] = []string{protocol.EncodeHeader(name)}
 	}
 	return h

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -103,16 +104,16 @@ func (s *shim) take(line []byte) {
 		s.refuse(nil, int64(bad.Code), map[int]string{-32700: "Parse error", -32600: "Invalid request"}[bad.Code])
 		return
 	}
-	modern := protocol.LooksModern(text(wire.GetPath(m.Params, "_meta", wire.MetaVersion)))
+	modern := protocol.LooksModern(text(rawjson.GetPath(m.Params, "_meta", wire.MetaVersion)))
 	s.introduce(&m, modern)
 	switch {
-	case m.Method == "notifications/cancelled" && s.cancelModern(wire.Get(m.Params, "requestId")):
+	case m.Method == "notifications/cancelled" && s.cancelModern(rawjson.Get(m.Params, "requestId")):
 	case modern && m.Kind == wire.Notification:
 		s.tell(&m, line)
 	case m.Kind != wire.Request:
 		s.legacy.oneWay(s, &m, line)
 		if m.Method == "notifications/cancelled" {
-			s.legacy.insist(s, wire.Get(m.Params, "requestId"), line)
+			s.legacy.insist(s, rawjson.Get(m.Params, "requestId"), line)
 		}
 	case m.Method == "initialize" && !modern:
 		s.legacy.initialize(s, &m, line)
@@ -135,9 +136,9 @@ func (s *shim) take(line []byte) {
 func (s *shim) introduce(m *wire.Message, modern bool) {
 	switch {
 	case modern:
-		s.c.guide.introduce(wire.GetPath(m.Params, "_meta", wire.MetaClientInfo))
+		s.c.guide.introduce(rawjson.GetPath(m.Params, "_meta", wire.MetaClientInfo))
 	case m.Method == "initialize":
-		s.c.guide.introduce(wire.Get(m.Params, "clientInfo"))
+		s.c.guide.introduce(rawjson.Get(m.Params, "clientInfo"))
 	}
 }
 

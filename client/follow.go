@@ -148,18 +148,18 @@ func (s *shim) heard(l *listening, got *wire.Message, raw []byte) bool {
 // lookAgain notifies the client of a change of everything that it listens for and that
 // depends on the delivery session.
 func (s *shim) lookAgain(l *listening) {
-	want := wire.Get(l.m.Params, "notifications")
+	want := rawjson.Get(l.m.Params, "notifications")
 	tag := rawjson.Set(nil, rawjson.Edit{Key: wire.MetaSubscription, Value: l.m.ID})
 	tell := func(method string, edits ...rawjson.Edit) {
 		s.write(rawjson.AppendNotification(nil, method, rawjson.Set(nil, append(edits, rawjson.Edit{Key: "_meta", Value: tag})...)))
 	}
-	if string(wire.Get(want, "promptsListChanged")) == "true" {
+	if string(rawjson.Get(want, "promptsListChanged")) == "true" {
 		tell("notifications/prompts/list_changed")
 	}
-	if string(wire.Get(want, "resourcesListChanged")) == "true" {
+	if string(rawjson.Get(want, "resourcesListChanged")) == "true" {
 		tell("notifications/resources/list_changed")
 	}
-	for uri := range wire.Elements(wire.Get(want, "resourceSubscriptions")) {
+	for uri := range rawjson.Elements(rawjson.Get(want, "resourceSubscriptions")) {
 		if ofGuidance(string(uri)) {
 			tell("notifications/resources/updated", rawjson.Edit{Key: "uri", Value: uri})
 		}

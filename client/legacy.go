@@ -78,7 +78,7 @@ func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, err
 	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
 		refused = rpcError(got)
 		answer = append([]byte(nil), named(m.ID, got, raw)...)
-		version, _ = wire.GetString(got.Result, "protocolVersion")
+		version, _ = rawjson.GetString(got.Result, "protocolVersion")
 		return got.Kind != wire.Response
 	})
 	if err == nil && answer == nil {
@@ -200,7 +200,7 @@ func (l *legacySession) request(s *shim, m *wire.Message, line []byte) {
 func (l *legacySession) remember(m *wire.Message, line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	uri := string(wire.Get(m.Params, "uri"))
+	uri := string(rawjson.Get(m.Params, "uri"))
 	switch m.Method {
 	case "logging/setLevel":
 		l.level = append([]byte(nil), line...)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
 // codeDenied is the JSON-RPC code of a denial.
@@ -18,7 +18,7 @@ func (g *guide) help(ctx context.Context, err error) bool {
 	if g == nil || g.o.Ask || !errors.As(err, &rpc) || rpc.Code != codeDenied {
 		return false
 	}
-	reason, _ := wire.GetString(rpc.Data, "reason")
+	reason, _ := rawjson.GetString(rpc.Data, "reason")
 	if !slices.Contains([]string{"no_token", "expired", "store_unreachable", "not_permitted"}, reason) {
 		return false
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
@@ -170,10 +171,10 @@ func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 // printMembers prints a record for a person: a line for each member, and for each fact.
 func printMembers(o *invocation, line []byte) error {
 	var rows [][]string
-	for key, value := range wire.Members(line) {
+	for key, value := range rawjson.Members(line) {
 		if key == "facts" {
-			for fact := range wire.Elements(value) {
-				rows = append(rows, []string{"fact", plaintext.Line(rawText(wire.Get(fact, "name")) + " = " + rawText(wire.Get(fact, "value")) + " (" + rawText(wire.Get(fact, "grade")) + ")")})
+			for fact := range rawjson.Elements(value) {
+				rows = append(rows, []string{"fact", plaintext.Line(rawText(rawjson.Get(fact, "name")) + " = " + rawText(rawjson.Get(fact, "value")) + " (" + rawText(rawjson.Get(fact, "grade")) + ")")})
 			}
 			continue
 		}

@@ -60,19 +60,19 @@ func listTools(ctx context.Context, c *client.Client, server string) (all []tool
 		if err != nil {
 			return nil, nil, err
 		}
-		if m := wire.GetPath(result, "_meta", relay.MetaNotYet); m != nil {
+		if m := rawjson.GetPath(result, "_meta", relay.MetaNotYet); m != nil {
 			_ = json.Unmarshal(m, &missing) // after an error nothing is reported as missing
 		}
-		for entry := range wire.Elements(wire.Get(result, "tools")) {
+		for entry := range rawjson.Elements(rawjson.Get(result, "tools")) {
 			t := tool{Server: server}
-			t.Name, _ = wire.GetString(entry, "name")
-			t.Description, _ = wire.GetString(entry, "description")
+			t.Name, _ = rawjson.GetString(entry, "name")
+			t.Description, _ = rawjson.GetString(entry, "description")
 			if server == "" {
 				t.Server, t.Name, _ = strings.Cut(t.Name, "__")
 			}
 			all = append(all, t)
 		}
-		next := wire.Get(result, "nextCursor")
+		next := rawjson.Get(result, "nextCursor")
 		if next == nil {
 			return all, missing, nil
 		}
@@ -125,7 +125,7 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
 	}
-	if string(wire.Get(result, "isError")) == "true" {
+	if string(rawjson.Get(result, "isError")) == "true" {
 		return &failure{status: exitFailed, err: errors.New("the tool reports an error"), quiet: o.json}
 	}
 	return nil
@@ -172,8 +172,8 @@ func printResult(o *invocation, result []byte) error {
 		_, err := fmt.Fprintln(stdout(), string(result))
 		return err
 	}
-	for item := range wire.Elements(wire.Get(result, "content")) {
-		text, ok := wire.GetString(item, "text")
+	for item := range rawjson.Elements(rawjson.Get(result, "content")) {
+		text, ok := rawjson.GetString(item, "text")
 		if !ok {
 			text = string(item)
 		}

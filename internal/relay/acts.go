@@ -3,12 +3,12 @@ package relay
 import (
 	"sync/atomic"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/resolve"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // target is a request to one server, with the server's own names.
@@ -68,7 +68,7 @@ func (d *acts) counted(x *front.Exchange, t target) gate.Act {
 // argsOf returns the arguments that a decision may depend on.
 func argsOf(t target) []byte {
 	if t.Method() == "tools/call" || t.Method() == "prompts/get" {
-		return wire.Get(t.Params(), "arguments")
+		return rawjson.Get(t.Params(), "arguments")
 	}
 	return nil
 }

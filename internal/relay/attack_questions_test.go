@@ -8,7 +8,6 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // wipes are characters that a terminal or a reader may show as less text than there is,
@@ -86,8 +85,8 @@ func asBait(server string, id int, ask string) bait {
 		return bait{request: "tools/call", carrier: "result", body: `{"resultType":"input_required","inputRequests":{"k":{"method":` + ask + `}}}`}
 	}
 	raw := []byte(`{"method":` + ask + `}`)
-	method, _ := wire.GetString(raw, "method")
-	return bait{canary: fmt.Sprint(id), request: "tools/call", carrier: "request", method: method, body: string(wire.Get(raw, "params"))}
+	method, _ := rawjson.GetString(raw, "method")
+	return bait{canary: fmt.Sprint(id), request: "tools/call", carrier: "request", method: method, body: string(rawjson.Get(raw, "params"))}
 }
 
 // A request of a server does not reach a client when its method resembles that of a
@@ -143,7 +142,7 @@ func TestTasksOfAClientAreNotOfferedOnTheAggregate(t *testing.T) {
 						t.Errorf("%s: the client was asked %s", path, r.before)
 					}
 				}
-				declared := wire.GetPath(s.last("initialize").Params, "capabilities", "tasks") != nil
+				declared := rawjson.GetPath(s.last("initialize").Params, "capabilities", "tasks") != nil
 				if declared != offered {
 					t.Errorf("%s: tasks declared to the server: %v", path, declared)
 				}

@@ -250,11 +250,11 @@ func TestNoSpellingReachesAWithheldSkill(t *testing.T) {
 // namesIn returns every name and URI in the params of a message.
 func namesIn(q *query) (out []string) {
 	for _, path := range [][]string{{"name"}, {"uri"}, {"ref", "name"}, {"ref", "uri"}} {
-		if n, ok := wire.Text(wire.GetPath(q.Params, path...)); ok {
+		if n, ok := wire.Text(rawjson.GetPath(q.Params, path...)); ok {
 			out = append(out, n)
 		}
 	}
-	for u := range wire.Elements(wire.GetPath(q.Params, "notifications", "resourceSubscriptions")) {
+	for u := range rawjson.Elements(rawjson.GetPath(q.Params, "notifications", "resourceSubscriptions")) {
 		n, _ := wire.Text(u)
 		out = append(out, n)
 	}
@@ -329,11 +329,11 @@ func TestEachMemberOfADefinitionIsPinned(t *testing.T) {
 		t.Run(kind.Member, func(t *testing.T) {
 			t.Parallel()
 			var changed []string
-			for key := range wire.Members([]byte(entry)) {
+			for key := range rawjson.Members([]byte(entry)) {
 				if key != kind.Name {
 					changed = append(changed, string(rawjson.Set([]byte(entry), rawjson.Edit{Key: key, Value: []byte(`"` + word + `"`)})), string(rawjson.Set([]byte(entry), rawjson.Edit{Key: key})))
 				}
-				for inner := range wire.Members(wire.Get([]byte(entry), key)) {
+				for inner := range rawjson.Members(rawjson.Get([]byte(entry), key)) {
 					changed = append(changed, string(rawjson.SetIn([]byte(entry), key, rawjson.Edit{Key: inner, Value: []byte(`"` + word + `"`)})))
 				}
 			}
@@ -353,7 +353,7 @@ func TestEachMemberOfADefinitionIsPinned(t *testing.T) {
 				list(e)
 				for _, call := range all {
 					end := call(listing.ListMethods[k], "{}")
-					stays := k == pin.Resources && (wire.Get([]byte(e), "size") == nil || wire.GetPath([]byte(e), "annotations", "lastModified") == nil && wire.Get([]byte(e), "annotations") != nil) && !strings.Contains(e, word)
+					stays := k == pin.Resources && (rawjson.Get([]byte(e), "size") == nil || rawjson.GetPath([]byte(e), "annotations", "lastModified") == nil && rawjson.Get([]byte(e), "annotations") != nil) && !strings.Contains(e, word)
 					if strings.Contains(end, word) || strings.Contains(end, `"name":"`) != stays {
 						t.Errorf("%s is shown as %s", e, end)
 					}

@@ -92,7 +92,7 @@ func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) bool {
 	d.mu.Lock()
 	level := d.level
 	d.mu.Unlock()
-	if level == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
+	if level == nil || c.era != front.Legacy || rawjson.GetPath(c.hello, "capabilities", "logging") == nil {
 		return false
 	}
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Size: int64(len(level)), Confirmed: d.session.Confirmed()}
@@ -115,12 +115,12 @@ func (d *binding) deliver(b *backend, e upstream.Event) {
 // withoutListen removes the id of Doorward's own listen, which means nothing to a legacy
 // client.
 func withoutListen(params []byte) []byte {
-	meta := wire.Get(params, "_meta")
-	if wire.Get(meta, wire.MetaSubscription) == nil {
+	meta := rawjson.Get(params, "_meta")
+	if rawjson.Get(meta, wire.MetaSubscription) == nil {
 		return params
 	}
 	meta = rawjson.Set(meta, rawjson.Edit{Key: wire.MetaSubscription})
-	for range wire.Members(meta) {
+	for range rawjson.Members(meta) {
 		return rawjson.Set(params, rawjson.Edit{Key: "_meta", Value: meta})
 	}
 	return rawjson.Set(params, rawjson.Edit{Key: "_meta"})
@@ -162,7 +162,7 @@ func (d *binding) announce(method string) {
 func (d *binding) promised(method string) bool {
 	for _, h := range d.all() {
 		c := h.link.live.Load()
-		if c != nil && c.era == front.Legacy && rawjson.IsTrue(wire.GetPath(c.hello, "capabilities", subscribe.ListCapability[method], "listChanged")) {
+		if c != nil && c.era == front.Legacy && rawjson.IsTrue(rawjson.GetPath(c.hello, "capabilities", subscribe.ListCapability[method], "listChanged")) {
 			return true
 		}
 	}
@@ -197,7 +197,7 @@ func (d *binding) heldOf(l *link) *held {
 func (d *binding) levelOf() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return wire.Get(d.level, "level")
+	return rawjson.Get(d.level, "level")
 }
 
 // subscribed returns the resources that the session is subscribed to.
@@ -210,5 +210,5 @@ func (h *held) subscribed() (uris map[string]bool) {
 // Without a level it hears every message.
 func (d *binding) hearsLog(message []byte) bool {
 	least := era.Severity(d.levelOf())
-	return least < 0 || era.Severity(wire.Get(message, "level")) >= least
+	return least < 0 || era.Severity(rawjson.Get(message, "level")) >= least
 }

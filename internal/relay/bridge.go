@@ -7,7 +7,6 @@ import (
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -23,7 +22,7 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t t
 	reply, settle = upstream.Reply{Result: rawjson.Empty}, func(bool) {}
 	switch t.Method() {
 	case "logging/setLevel":
-		if era.Severity(wire.Get(t.Params(), "level")) < 0 {
+		if era.Severity(rawjson.Get(t.Params(), "level")) < 0 {
 			return reply, settle, true, failure.Invalid{E: failure.Params}
 		}
 		bound(x.Session).setLevel(t.Params())

@@ -54,7 +54,7 @@ func (d *desk) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 	case "resources/subscribe":
 		return upstream.Reply{Result: []byte(`{}`)}, nil
 	case "subscriptions/listen":
-		on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: rawjson.Set(nil, rawjson.Edit{Key: "notifications", Value: wire.Get(r.Params, "notifications")})})
+		on(upstream.Event{Method: "notifications/subscriptions/acknowledged", Params: rawjson.Set(nil, rawjson.Edit{Key: "notifications", Value: rawjson.Get(r.Params, "notifications")})})
 		on(upstream.Event{Method: protocol.ResourceUpdated, Params: []byte(`{"uri":"clerk://desk"}`)})
 		select {
 		case <-d.clerk.over:
@@ -74,7 +74,7 @@ func (d *desk) call(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if !ok {
 		return upstream.Reply{Error: &wire.Error{Code: -32600, Message: "nobody let this in"}}, nil
 	}
-	if name, _ := wire.GetString(r.Params, "name"); name == "silent" {
+	if name, _ := rawjson.GetString(r.Params, "name"); name == "silent" {
 		return upstream.Reply{Result: []byte(`{}`)}, nil
 	}
 	g := d.clerk.gate()

@@ -67,14 +67,14 @@ func (l *line) hear(msg []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.got.Write(append(msg, '\n'))
-	if wire.Get(msg, "method") == nil {
-		l.ids[string(wire.Get(msg, "id"))] = true
+	if rawjson.Get(msg, "method") == nil {
+		l.ids[string(rawjson.Get(msg, "id"))] = true
 	}
-	if string(wire.Get(msg, "method")) == `"notifications/subscriptions/acknowledged"` {
-		l.ids[string(wire.GetPath(msg, "params", "_meta", wire.MetaSubscription))] = true
+	if string(rawjson.Get(msg, "method")) == `"notifications/subscriptions/acknowledged"` {
+		l.ids[string(rawjson.GetPath(msg, "params", "_meta", wire.MetaSubscription))] = true
 	}
 	l.new.Broadcast()
-	if id := wire.Get(msg, "id"); id != nil && wire.Get(msg, "method") != nil && l.answer != nil {
+	if id := rawjson.Get(msg, "id"); id != nil && rawjson.Get(msg, "method") != nil && l.answer != nil {
 		l.pending.Go(func() { l.answer(`{"jsonrpc":"2.0","id":` + string(id) + `,"result":{"action":"decline"}}`) })
 	}
 }
@@ -102,7 +102,7 @@ func (l *line) modern() bool { return protocol.IsModernVersion(l.era) }
 func (l *line) message(method, params string, id bool) (text, number string) {
 	if l.modern() {
 		caps := []byte(l.caps)
-		if own := wire.GetPath([]byte(params), "_meta", wire.MetaCapabilities); own != nil {
+		if own := rawjson.GetPath([]byte(params), "_meta", wire.MetaCapabilities); own != nil {
 			caps = own
 		}
 		params = string(rawjson.SetIn([]byte(params), "_meta", rawjson.Edit{Key: wire.MetaVersion, Value: rawjson.AppendQuote(nil, l.era)},
@@ -191,7 +191,7 @@ func (s *streamable) post(body string, header map[string]string) http.Header {
 	defer resp.Body.Close()
 	read(resp, func(msg []byte) bool {
 		s.hear(msg)
-		return string(wire.Get(msg, "method")) != `"notifications/subscriptions/acknowledged"` // a listen stays open
+		return string(rawjson.Get(msg, "method")) != `"notifications/subscriptions/acknowledged"` // a listen stays open
 	})
 	return resp.Header
 }
@@ -236,7 +236,7 @@ func (s *streamable) say(method, params string, id bool) {
 	if s.modern() {
 		header["Mcp-Protocol-Version"], header["Mcp-Method"] = s.era, strings.TrimSpace(method)
 		if m := protocol.NameMember(method); m != "" {
-			if v, ok := wire.GetString([]byte(params), m); ok {
+			if v, ok := rawjson.GetString([]byte(params), m); ok {
 				header["Mcp-Name"] = protocol.EncodeHeader(v)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/question"
@@ -57,7 +58,7 @@ func (k *calls) parkable(ctx context.Context, l *link, c *liveConn, x *front.Exc
 		open: make(map[string]*inquiry), changed: make(chan struct{})}
 	who := *x
 	p.to = question.Client{X: front.Exchange{Who: who.Who, Confirmed: who.Confirmed, Delivery: who.Delivery}, Inside: true,
-		Caps: bytes.Clone(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities))}
+		Caps: bytes.Clone(rawjson.GetPath(x.Params, "_meta", wire.MetaCapabilities))}
 	p.ctx, p.cancel = context.WithCancel(l.ctx)
 	own := *req
 	own.Params = bytes.Clone(req.Params)
@@ -73,7 +74,7 @@ func (k *calls) parkable(ctx context.Context, l *link, c *liveConn, x *front.Exc
 // resume continues a parked call with the client's answers. parked is false for a request
 // that continues none.
 func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, parked bool, err error) {
-	state := wire.Get(t.Params(), "requestState")
+	state := rawjson.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
 		return reply, false, nil
 	}
@@ -85,7 +86,7 @@ func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply 
 	if p == nil {
 		return reply, true, failure.Invalid{E: failure.State}
 	}
-	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
+	for _, answer := range rawjson.Members(rawjson.Get(t.Params(), "inputResponses")) {
 		if len(answer) == 0 || answer[0] != '{' {
 			return reply, true, failure.Invalid{E: failure.Params}
 		}
@@ -96,7 +97,7 @@ func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply 
 		return upstream.Reply{}, true, err
 	}
 	p.attach(x)
-	p.answer(wire.Get(t.Params(), "inputResponses"))
+	p.answer(rawjson.Get(t.Params(), "inputResponses"))
 	reply, questions, err := p.await(ctx, x, t)
 	p.giveFindings(t)
 	if err == nil && !questions {

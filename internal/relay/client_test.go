@@ -130,10 +130,10 @@ func (r *reply) end() string {
 }
 
 // field is a raw value of a message, "" when it is not there.
-func field(msg string, path ...string) string { return string(wire.GetPath([]byte(msg), path...)) }
+func field(msg string, path ...string) string { return string(rawjson.GetPath([]byte(msg), path...)) }
 
 func text(msg string, path ...string) string {
-	s, _ := wire.Text(wire.GetPath([]byte(msg), path...))
+	s, _ := wire.Text(rawjson.GetPath([]byte(msg), path...))
 	return s
 }
 
@@ -255,7 +255,7 @@ func (m *modern) begin(method, params string, header ...string) *reply {
 	p := rawjson.SetIn([]byte(params), "_meta", edits...)
 	h := append([]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method}, m.header...)
 	for _, key := range []string{"name", "uri", "taskId"} {
-		if v, ok := wire.GetString(p, key); ok {
+		if v, ok := rawjson.GetString(p, key); ok {
 			h = append(h, "Mcp-Name", protocol.EncodeHeader(v))
 		}
 	}
@@ -286,8 +286,8 @@ func (m *modern) subscribe(filter string) (r *reply, ack string) {
 // names lists the member key of each entry of a list result.
 func names(result, list, key string) []string {
 	var out []string
-	for e := range wire.Elements(wire.GetPath([]byte(result), "result", list)) {
-		n, _ := wire.GetString(e, key)
+	for e := range rawjson.Elements(rawjson.GetPath([]byte(result), "result", list)) {
+		n, _ := rawjson.GetString(e, key)
 		out = append(out, n)
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/offer"
@@ -100,7 +101,7 @@ func (c *liveConn) answers(id wire.ID, q *pendingQuestion) bool {
 func (c *liveConn) retract(params []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q := c.asks[string(wire.Get(params, "requestId"))]; q != nil {
+	if q := c.asks[string(rawjson.Get(params, "requestId"))]; q != nil {
 		q.retracted = true
 		q.cancel()
 	}

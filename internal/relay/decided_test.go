@@ -334,7 +334,7 @@ func ofDoorward(q *query) bool {
 	case "initialize", "server/discover", "notifications/initialized", "notifications/cancelled", flushed:
 		return true
 	case "subscriptions/listen":
-		return wire.GetPath(q.Params, "notifications", "resourceSubscriptions") == nil
+		return rawjson.GetPath(q.Params, "notifications", "resourceSubscriptions") == nil
 	}
 	return false
 }

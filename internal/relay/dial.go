@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/offer"
@@ -75,7 +76,7 @@ func (d *dialer) admit(c *liveConn, err error) (*liveConn, error) {
 	}
 	d.b.spoken.Or(eraBit(c.era))
 	d.b.owed.Started()
-	c.offers = offer.New(offer.Options{Conn: c.conn, Era: c.era, Hello: c.hello, Meta: c.meta, Guard: d.b.Pin, Caps: wire.Get(d.init, "capabilities"),
+	c.offers = offer.New(offer.Options{Conn: c.conn, Era: c.era, Hello: c.hello, Meta: c.meta, Guard: d.b.Pin, Caps: rawjson.Get(d.init, "capabilities"),
 		Table: &d.b.params, Learn: c.era == front.Modern || d.client == front.Modern})
 	d.b.greeted.Store(c)
 	return c, nil

@@ -65,7 +65,7 @@ func TestAQuestionEndsWithItsCall(t *testing.T) {
 					}
 					_, answer := q.pose()
 					answers <- answer
-					q.notify("notifications/progress", `{"progressToken":`+string(wire.GetPath(q.Params, "_meta", "progressToken"))+`,"progress":1}`)
+					q.notify("notifications/progress", `{"progressToken":`+string(rawjson.GetPath(q.Params, "_meta", "progressToken"))+`,"progress":1}`)
 					switch way {
 					case "asked":
 						q.arrive()

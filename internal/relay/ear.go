@@ -12,7 +12,6 @@ import (
 	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -68,7 +67,7 @@ func (e *ear) ofTask(ev *upstream.Event) bool {
 	if !e.link.asks.questions.passes(func() question.Client { return to }, ev) {
 		return false
 	}
-	inner, _ := wire.GetString(ev.Params, "taskId")
+	inner, _ := rawjson.GetString(ev.Params, "taskId")
 	if x.Server == "" {
 		ev.Params = naming.Server(e.b.Name).Result("tasks/get", ev.Params)
 	}
@@ -162,7 +161,7 @@ func (e *ear) coverBuiltin(ctx context.Context, w *watcher) (*subscribe.Filter, 
 			case ev.Method == "notifications/subscriptions/acknowledged":
 				if !acked {
 					acked = true
-					granted <- subscribe.ParseFilter(wire.Get(ev.Params, "notifications"))
+					granted <- subscribe.ParseFilter(rawjson.Get(ev.Params, "notifications"))
 				}
 			case protocol.IsChange(ev.Method):
 				e.deliver(ev)

@@ -6,7 +6,6 @@ import (
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/paramheader"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // filterList removes the entries that this principal may not use: the same rule decides the
@@ -14,7 +13,7 @@ import (
 // cacheScope in an answer to a modern client.
 func (tr *translation) filterList(x *front.Exchange, l *link, c *liveConn, method string, result []byte) []byte {
 	kind, _ := listing.Of(method)
-	entries := wire.Get(result, kind.Member)
+	entries := rawjson.Get(result, kind.Member)
 	if method == "tools/list" && (x.Era == front.Modern || c.era == front.Modern) {
 		l.b.params.Learn(l.b.params.Now(), entries, false)
 	}
@@ -22,10 +21,10 @@ func (tr *translation) filterList(x *front.Exchange, l *link, c *liveConn, metho
 	if kept, changed := tr.keep(x, l.b, kind, entries, l.mirrors(c)); changed {
 		edits = append(edits, rawjson.Edit{Key: kind.Member, Value: kept})
 	}
-	if x.Era == front.Modern && rawjson.IsText(wire.Get(result, "cacheScope"), "public") { // policy may show others fewer entries
+	if x.Era == front.Modern && rawjson.IsText(rawjson.Get(result, "cacheScope"), "public") { // policy may show others fewer entries
 		edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 	}
-	if next := wire.Get(result, "nextCursor"); next != nil && l.seals(c) {
+	if next := rawjson.Get(result, "nextCursor"); next != nil && l.seals(c) {
 		sealed, err := tr.seal.SealCursor(next, x.Who, l.b.Name, method)
 		if err != nil {
 			tr.log.Error("sealing a cursor", "err", err)
@@ -54,8 +53,8 @@ func (tr *translation) keep(x *front.Exchange, b *backend, kind listing.Kind, en
 	q := policy.Request{Who: x.Who, Action: kind.Action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
 	out := []byte{'['}
 	changed := false
-	for entry := range wire.Elements(entries) {
-		name, ok := wire.GetString(entry, kind.Name)
+	for entry := range rawjson.Elements(entries) {
+		name, ok := rawjson.GetString(entry, kind.Name)
 		q.Name = name
 		if !ok || !tr.gate.Allows(q).Allow ||
 			checkHeaders && kind.Member == "tools" && paramheader.Of(entry).Broken {

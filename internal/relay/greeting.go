@@ -95,12 +95,12 @@ func (g *greetings) capabilities(x *front.Exchange) []byte {
 			continue
 		}
 		caps := era.Capabilities(x.Era, c.era, c.hello)
-		for name, value := range wire.Members(wire.Get(caps, "extensions")) {
-			if wire.Get(extensions, name) == nil {
+		for name, value := range rawjson.Members(rawjson.Get(caps, "extensions")) {
+			if rawjson.Get(extensions, name) == nil {
 				extensions = rawjson.Set(extensions, rawjson.Edit{Key: name, Value: value})
 			}
 		}
-		if tasks := wire.Get(caps, "tasks"); tasks != nil && wire.Get(out, "tasks") == nil {
+		if tasks := rawjson.Get(caps, "tasks"); tasks != nil && rawjson.Get(out, "tasks") == nil {
 			out = rawjson.Set(out, rawjson.Edit{Key: "tasks", Value: tasks})
 		}
 	}
@@ -169,7 +169,7 @@ func (g *greetings) saidBy(x *front.Exchange, b *backend) (string, bool) {
 		if c == nil {
 			continue
 		}
-		own, ok := wire.GetString(c.offers.Greeting(era.Initialized(c.era, c.hello, protocol.LatestLegacy)), "instructions")
+		own, ok := rawjson.GetString(c.offers.Greeting(era.Initialized(c.era, c.hello, protocol.LatestLegacy)), "instructions")
 		own = oneLine(own)
 		return own, ok && own != ""
 	}

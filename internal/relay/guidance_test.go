@@ -169,7 +169,7 @@ func (d mirrorDesk) Call(ctx context.Context, r *upstream.Request, on func(upstr
 	if _, err := pass.As("clerk.who", "mirror", "clerk.rule").Record(); err != nil {
 		return upstream.Reply{}, err
 	}
-	return upstream.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "said", Value: wire.Get(r.Params, "arguments")})}, nil
+	return upstream.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "said", Value: rawjson.Get(r.Params, "arguments")})}, nil
 }
 
 func TestCutArgumentsArriveCut(t *testing.T) {

@@ -23,7 +23,7 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 	case (question.MayAsk(t.Method()) || isTask(t.Method())) && misspeltHandle(p):
 		return nil, failure.Invalid{E: failure.Params}
 	case question.MayAsk(t.Method()) && x.Era == front.Modern && c.era == front.Modern:
-		raw := wire.Get(p, "requestState")
+		raw := rawjson.Get(p, "requestState")
 		if raw == nil {
 			return p, nil
 		}
@@ -32,12 +32,12 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 			return nil, failure.Invalid{E: failure.State}
 		}
 		return rawjson.Set(p, rawjson.Edit{Key: "requestState", Value: inner}), nil
-	case question.MayAsk(t.Method()) && x.Era == front.Modern && wire.Get(p, "requestState") != nil:
+	case question.MayAsk(t.Method()) && x.Era == front.Modern && rawjson.Get(p, "requestState") != nil:
 		return tr.replay(x, t)
 	case question.MayAsk(t.Method()) && x.Era != c.era:
 		return rawjson.Set(p, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
 	case listing.Is(t.Method()) && l.seals(c):
-		raw := wire.Get(p, "cursor")
+		raw := rawjson.Get(p, "cursor")
 		if raw == nil {
 			return p, nil
 		}
@@ -55,7 +55,7 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 // misspeltHandle reports whether params has a member that some parsers take for a handle: the
 // server would get its value without the seal being checked.
 func misspeltHandle(params []byte) bool {
-	for at := range wire.Fields(params) {
+	for at := range rawjson.Fields(params) {
 		quoted := at.In(params)
 		if len(quoted) < len(`"taskId"`) { // no spelling is shorter than the shortest name
 			continue
@@ -81,12 +81,12 @@ func (tr *translation) inputRequired(x *front.Exchange, c *liveConn, t target, r
 		return reply, failure.ErrAsksTooMuch
 	}
 	result := reply.Result
-	for _, ask := range wire.Members(wire.Get(result, wire.InputRequests)) {
+	for _, ask := range rawjson.Members(rawjson.Get(result, wire.InputRequests)) {
 		if !question.HasFolded(ask, "method") { // every other one was decided
 			return reply, failure.ErrAsksTooMuch
 		}
 	}
-	if state := wire.Get(result, "requestState"); state != nil {
+	if state := rawjson.Get(result, "requestState"); state != nil {
 		sealed, err := tr.seal.SealState(state, x.Who, t.Target)
 		if err != nil {
 			return reply, fmt.Errorf("sealing requestState: %w", err)
@@ -110,7 +110,7 @@ func needsURL(x *front.Exchange, c *liveConn, method string, e *wire.Error) bool
 // were decided and labelled before.
 func (tr *translation) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstream.Reply, error) {
 	requests, n := rawjson.Empty, 0
-	for params := range wire.Elements(wire.Get(e.Data, wire.Elicitations)) {
+	for params := range rawjson.Elements(rawjson.Get(e.Data, wire.Elicitations)) {
 		n++
 		ask := rawjson.Set(nil, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, policy.AskElicitation)},
 			rawjson.Edit{Key: "params", Value: rawjson.Set(params, rawjson.Edit{Key: "elicitationId"})})
@@ -129,12 +129,12 @@ func (tr *translation) urlRequired(x *front.Exchange, t target, e *wire.Error) (
 
 // replay removes the state of urlRequired from the params of a call that is made again.
 func (tr *translation) replay(x *front.Exchange, t target) ([]byte, error) {
-	inner, err := tr.seal.OpenState(wire.Get(t.Params(), "requestState"), x.Who, t.Target)
+	inner, err := tr.seal.OpenState(rawjson.Get(t.Params(), "requestState"), x.Who, t.Target)
 	if err != nil || string(inner) != string(replayed) {
 		return nil, failure.Invalid{E: failure.State} // a legacy server makes no state, and a parked call was looked up before
 	}
-	for _, answer := range wire.Members(wire.Get(t.Params(), "inputResponses")) {
-		if !rawjson.IsText(wire.Get(answer, "action"), "accept") {
+	for _, answer := range rawjson.Members(rawjson.Get(t.Params(), "inputResponses")) {
+		if !rawjson.IsText(rawjson.Get(answer, "action"), "accept") {
 			return nil, failure.Invalid{E: failure.URLRefused}
 		}
 	}
@@ -153,7 +153,7 @@ func isTask(method string) bool {
 // openTask replaces a sealed task id in the params by the server's own. A server sees one
 // caller and cannot tell whose a task is, so the client holds a sealed id.
 func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
-	inner, err := tr.seal.OpenTask(wire.Get(params, "taskId"), x.Who, l.b.Name)
+	inner, err := tr.seal.OpenTask(rawjson.Get(params, "taskId"), x.Who, l.b.Name)
 	if err != nil {
 		return nil, failure.Invalid{E: failure.NoTask}
 	}
@@ -163,13 +163,13 @@ func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]by
 // sealTask protects a task's id from other principals. It seals a new id, and puts the
 // client's own spelling where the client named the task.
 func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []byte) []byte {
-	id := wire.Get(result, "taskId")
+	id := rawjson.Get(result, "taskId")
 	if id == nil {
 		return result
 	}
-	sealed := wire.Get(t.Params(), "taskId")
+	sealed := rawjson.Get(t.Params(), "taskId")
 	if !isTask(t.Method()) {
-		if kind, _ := wire.GetString(result, "resultType"); kind != "task" {
+		if kind, _ := rawjson.GetString(result, "resultType"); kind != "task" {
 			return result
 		}
 		var err error

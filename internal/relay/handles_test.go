@@ -22,10 +22,10 @@ func quizzing(t *testing.T, start func(*testing.T, string, string) *script) *scr
 	s := start(t, "quiz", "modern")
 	s.serve = func(q *query) {
 		switch {
-		case wire.Get(q.Params, "inputResponses") == nil:
+		case rawjson.Get(q.Params, "inputResponses") == nil:
 			q.result(`{"resultType":"input_required","inputRequests":{"k\u0065y":{"method":"elicitation/create","params":%s,"y":1.0}},"requestState":"inner é\u0000","x":1.0}`, form)
 		default:
-			q.result(`{"resultType":"complete","state":%s,"responses":%s}`, orNull(wire.Get(q.Params, "requestState")), wire.Get(q.Params, "inputResponses"))
+			q.result(`{"resultType":"complete","state":%s,"responses":%s}`, orNull(rawjson.Get(q.Params, "requestState")), rawjson.Get(q.Params, "inputResponses"))
 		}
 	}
 	return s
@@ -252,7 +252,7 @@ func TestTasksAreBoundToTheirPrincipal(t *testing.T) {
 			}
 			q.result(`{"resultType":"task","taskId":"task 7","status":"working","ttlMs":1.0}`)
 		default:
-			q.result(`{"resultType":"complete","taskId":%s,"status":"completed"}`, wire.Get(q.Params, "taskId"))
+			q.result(`{"resultType":"complete","taskId":%s,"status":"completed"}`, rawjson.Get(q.Params, "taskId"))
 		}
 	}
 	h := build(t, []Server{s.server()})

@@ -43,7 +43,7 @@ func (d heraldDesk) Call(ctx context.Context, r *upstream.Request, on func(upstr
 		return upstream.Reply{Error: &wire.Error{Code: -32600, Message: "nobody let this in"}}, nil
 	}
 	id := pass.Act().Delivery
-	want := wire.Get(r.Params, "notifications")
+	want := rawjson.Get(r.Params, "notifications")
 	d.mu.Lock()
 	d.ears[id], d.asks[id] = on, string(want)
 	d.mu.Unlock()

@@ -113,7 +113,7 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 	if h.gate.AsksOfClaims(t.Server()) {
 		h.described(t, &act)
 	}
-	state := wire.Get(t.Params(), "requestState")
+	state := rawjson.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern || !h.seal.IsPage(state, x.Who, t.Target) {
 		return t, act
 	}
@@ -139,7 +139,7 @@ func (h *holding) described(t target, act *gate.Act) bool {
 // continued returns the approval of a call that continues a parked one: that one was approved
 // when it began, and the state leads to that run alone.
 func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.Approval {
-	state := wire.Get(t.Params(), "requestState")
+	state := rawjson.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.
 // await asks the operator about a held act. run is the raw arguments of the call itself.
 func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *gate.Held, run []byte) (approval.Answer, *front.Reply) {
 	call := approval.Call{Held: held, Act: held.Act, Args: rawjson.Canonical(held.Act.Args), Run: rawjson.Canonical(run), Client: program(x.Who), Session: sessionKey(x)}
-	token := wire.GetPath(t.Params(), "_meta", "progressToken")
+	token := rawjson.GetPath(t.Params(), "_meta", "progressToken")
 	page := !t.back && x.Era == front.Modern && question.HasURLMode(x) && h.hold.Page() != ""
 	wait := time.Duration(0)
 	if !page {
@@ -276,11 +276,11 @@ func program(who *principal.Principal) string {
 
 // clientName returns the name that a client gives itself.
 func clientName(x *front.Exchange) string {
-	info := wire.GetPath(x.Params, "_meta", wire.MetaClientInfo)
+	info := rawjson.GetPath(x.Params, "_meta", wire.MetaClientInfo)
 	if x.Session != nil {
-		info = wire.Get(x.Session.Init.Params(), "clientInfo")
+		info = rawjson.Get(x.Session.Init.Params(), "clientInfo")
 	}
-	name, _ := wire.GetString(info, "name")
+	name, _ := rawjson.GetString(info, "name")
 	return name
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -85,8 +86,8 @@ func TestAServersStateIsNotTakenForDoorwards(t *testing.T) {
 			t.Parallel()
 			s := web(t, "quiz", "modern")
 			s.serve = func(q *query) {
-				if own := wire.Get(q.Params, "requestState"); own != nil {
-					q.result(`{"resultType":"complete","content":[],"state":%s,"answers":%s}`, own, orNull(wire.Get(q.Params, "inputResponses")))
+				if own := rawjson.Get(q.Params, "requestState"); own != nil {
+					q.result(`{"resultType":"complete","content":[],"state":%s,"answers":%s}`, own, orNull(rawjson.Get(q.Params, "inputResponses")))
 					return
 				}
 				q.result(`{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?"}}},"requestState":%s}`, state)
@@ -200,7 +201,7 @@ func TestTheNumbersOfAHeldCall(t *testing.T) {
 				equal(t, "runs", field(call(other), "result", "structuredContent", "pending"), "")
 				got := s.got("tools/call")
 				equal(t, "how many ran", fmt.Sprint(len(got)), fmt.Sprint(i+1))
-				equal(t, "what ran", string(wire.Get(got[i].Params, "arguments")), q.Args)
+				equal(t, "what ran", string(rawjson.Get(got[i].Params, "arguments")), q.Args)
 				equal(t, "asked again", field(call(shown), "result", "structuredContent", "pending"), fmt.Sprint(2*i+2))
 				d.settle(approval.Verdict{})
 				call(shown)

@@ -9,7 +9,6 @@ import (
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -62,7 +61,7 @@ func (v *levels) set(ctx context.Context, x *front.Exchange, b *backend, c *live
 // logsFrom notes that the server has to write messages of a rank, and reports whether it has
 // to be told. Whoever tells it then calls accepted.
 func (c *liveConn) logsFrom(rank int) bool {
-	if wire.GetPath(c.hello, "capabilities", "logging") == nil {
+	if rawjson.GetPath(c.hello, "capabilities", "logging") == nil {
 		return false
 	}
 	c.mu.Lock()

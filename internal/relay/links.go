@@ -80,12 +80,12 @@ func (k *links) declared(x *front.Exchange, b *backend) (d declaration) {
 	if b.Builtin != nil || b.Instances == "shared" || b.Protocol == "modern" || b.spoken.Load()&eraBit(front.Modern) != 0 {
 		return d
 	}
-	if caps := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities); len(caps) > len("{}") {
+	if caps := rawjson.GetPath(x.Params, "_meta", wire.MetaCapabilities); len(caps) > len("{}") {
 		if caps = k.translation.carried(x, b, caps); string(caps) != "{}" {
 			d.caps = rawjson.Canonical(caps)
 		}
 	}
-	if info := wire.GetPath(x.Params, "_meta", wire.MetaClientInfo); len(info) <= maxInfo && (d.caps != nil || b.Kind != upstream.KindStdio) {
+	if info := rawjson.GetPath(x.Params, "_meta", wire.MetaClientInfo); len(info) <= maxInfo && (d.caps != nil || b.Kind != upstream.KindStdio) {
 		d.info = rawjson.Canonical(info)
 	}
 	return d
@@ -120,11 +120,11 @@ func (k *links) lane(l *link, n int) *link {
 // does not serve.
 func (k *links) sessionInit(x *front.Exchange, b *backend) []byte {
 	init := x.Session.Init.Params()
-	if wire.Get(init, "clientInfo") == nil {
+	if rawjson.Get(init, "clientInfo") == nil {
 		return era.DefaultInit(k.info)
 	}
-	caps, _ := k.translation.narrow(x, b, wire.Get(init, "capabilities"))
-	if x.Server == "" && wire.Get(caps, "tasks") != nil { // task ids would not be unique over all servers
+	caps, _ := k.translation.narrow(x, b, rawjson.Get(init, "capabilities"))
+	if x.Server == "" && rawjson.Get(caps, "tasks") != nil { // task ids would not be unique over all servers
 		caps = rawjson.Set(caps, rawjson.Edit{Key: "tasks"})
 	}
 	return rawjson.Set(init, rawjson.Edit{Key: "protocolVersion", Value: rawjson.AppendQuote(nil, x.Version)}, rawjson.Edit{Key: "capabilities", Value: caps})

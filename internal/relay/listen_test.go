@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -104,7 +105,7 @@ func TestSeveralListensOnOneServer(t *testing.T) {
 						t.Error("a second listen on one pipe")
 					}
 				}
-				return string(wire.Get(q.Params, "notifications"))
+				return string(rawjson.Get(q.Params, "notifications"))
 			}
 			h := build(t, []Server{s.server()})
 			m := h.modern("/mcp/s", "uid:1000")

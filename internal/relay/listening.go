@@ -11,7 +11,6 @@ import (
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/subscribe"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -121,7 +120,7 @@ func (h *hub) lookAgain() { h.doubt(func(list []byte) bool { return list != nil 
 // missed tells the clients to look again at what the server reports changes of, because such
 // reports may have been lost.
 func (h *hub) missed() {
-	h.doubt(func(list []byte) bool { return rawjson.IsTrue(wire.Get(list, "listChanged")) })
+	h.doubt(func(list []byte) bool { return rawjson.IsTrue(rawjson.Get(list, "listChanged")) })
 }
 
 // doubt publishes a change of each list whose capability, nil if the server does not declare
@@ -129,7 +128,7 @@ func (h *hub) missed() {
 func (h *hub) doubt(may func(capability []byte) bool) {
 	c := h.live.Load()
 	for _, m := range []string{protocol.ToolsChanged, protocol.PromptsChanged, protocol.ResourcesChanged} {
-		if c == nil || may(wire.GetPath(c.hello, "capabilities", subscribe.ListCapability[m])) {
+		if c == nil || may(rawjson.GetPath(c.hello, "capabilities", subscribe.ListCapability[m])) {
 			h.publish(upstream.Event{Method: m})
 		}
 	}
@@ -143,7 +142,7 @@ func (l *listening) hold(acknowledge func([]byte)) error {
 	req := upstream.Request{Method: "subscriptions/listen", Params: l.traced(era.OwnParams(l.conn.meta, rawjson.Edit{Key: "notifications", Value: l.asks.JSON()}))}
 	_, err := l.conn.conn.Call(l.ctx, &req, func(e upstream.Event) {
 		if e.Method == "notifications/subscriptions/acknowledged" {
-			acknowledge(wire.Get(e.Params, "notifications"))
+			acknowledge(rawjson.Get(e.Params, "notifications"))
 		}
 		l.heard(e)
 	})
@@ -168,12 +167,12 @@ func (l *listening) heard(e upstream.Event) {
 // stream, changes of resources by subscription.
 func (l *listening) follow(acknowledge func([]byte)) {
 	l.conn.conn.Listen()
-	caps := wire.Get(l.conn.hello, "capabilities")
+	caps := rawjson.Get(l.conn.hello, "capabilities")
 	f := subscribe.Filter{URIs: make(map[string]bool)}
-	f.Tools = rawjson.IsTrue(wire.GetPath(caps, "tools", "listChanged"))
-	f.Prompts = rawjson.IsTrue(wire.GetPath(caps, "prompts", "listChanged"))
-	f.Resources = rawjson.IsTrue(wire.GetPath(caps, "resources", "listChanged"))
-	if rawjson.IsTrue(wire.GetPath(caps, "resources", "subscribe")) {
+	f.Tools = rawjson.IsTrue(rawjson.GetPath(caps, "tools", "listChanged"))
+	f.Prompts = rawjson.IsTrue(rawjson.GetPath(caps, "prompts", "listChanged"))
+	f.Resources = rawjson.IsTrue(rawjson.GetPath(caps, "resources", "listChanged"))
+	if rawjson.IsTrue(rawjson.GetPath(caps, "resources", "subscribe")) {
 		for uri := range l.asks.URIs {
 			f.URIs[uri] = l.tell("resources/subscribe", uri)
 		}

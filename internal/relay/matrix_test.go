@@ -88,7 +88,7 @@ func (p *pair) call(method, params string, meta ...rawjson.Edit) (end string, be
 			return end, before
 		}
 		var all []rawjson.Edit
-		for key, ask := range wire.Members(wire.GetPath([]byte(end), "result", wire.InputRequests)) {
+		for key, ask := range rawjson.Members(rawjson.GetPath([]byte(end), "result", wire.InputRequests)) {
 			all = append(all, rawjson.Edit{Key: key, Value: []byte(answers[text(string(ask), "method")])})
 		}
 		edits := []rawjson.Edit{{Key: "requestState", Value: []byte(field(end, "result", "requestState"))}}
@@ -135,8 +135,8 @@ func exhibit(t *testing.T, start func(*testing.T, string, string) *script, era s
 }
 
 func exhibits(q *query, s *script) {
-	meta := orNull(wire.Get(q.Params, "_meta"))
-	token := orNull(wire.GetPath(q.Params, "_meta", "progressToken"))
+	meta := orNull(rawjson.Get(q.Params, "_meta"))
+	token := orNull(rawjson.GetPath(q.Params, "_meta", "progressToken"))
 	name := q.name()
 	if name == "" {
 		name = text(string(q.Params), "uri")
@@ -145,7 +145,7 @@ func exhibits(q *query, s *script) {
 	case q.Method == "logging/setLevel", q.Method == "resources/subscribe", q.Method == "resources/unsubscribe":
 		q.result(`{}`)
 	case strings.HasPrefix(q.Method, "tasks/"):
-		q.result(`{"resultType":"complete","taskId":%s,"status":"completed"}`, orNull(wire.Get(q.Params, "taskId")))
+		q.result(`{"resultType":"complete","taskId":%s,"status":"completed"}`, orNull(rawjson.Get(q.Params, "taskId")))
 	case strings.HasPrefix(name, "ask:"):
 		inquire(q, s, strings.TrimPrefix(name, "ask:"))
 	case name == "progress":
@@ -201,9 +201,9 @@ func inquire(q *query, s *script, what string) {
 		return
 	}
 	n, heard := 0, 0
-	if state, ok := wire.GetString(q.Params, "requestState"); ok {
+	if state, ok := rawjson.GetString(q.Params, "requestState"); ok {
 		fmt.Sscan(state, &n, &heard)
-		for key, a := range wire.Members(wire.Get(q.Params, "inputResponses")) {
+		for key, a := range rawjson.Members(rawjson.Get(q.Params, "inputResponses")) {
 			if string(a) == answers[method[key]] {
 				heard++
 			}
@@ -267,7 +267,7 @@ func (p *pair) plain(params string, meta ...rawjson.Edit) string {
 // declared is what the server knows of its client.
 func (p *pair) declared() string {
 	if p.server == "modern" {
-		return string(wire.Get(p.s.last("tools/call").Params, "_meta"))
+		return string(rawjson.Get(p.s.last("tools/call").Params, "_meta"))
 	}
 	all := p.s.got("initialize")
 	params := string(all[len(all)-1].Params)
@@ -363,7 +363,7 @@ var matrix = []feature{
 		}
 		end, _ := p.call("tools/call", `{"name":"`+p.name("url")+`"}`)
 		if p.client == "legacy" {
-			return wants(code(end)+text(string(wire.GetPath([]byte(end), "error", "data", "elicitations")[1:]), "url"), "-32042https://x.example/")
+			return wants(code(end)+text(string(rawjson.GetPath([]byte(end), "error", "data", "elicitations")[1:]), "url"), "-32042https://x.example/")
 		}
 		return wants(field(end, "result", "done"), "true")
 	}},

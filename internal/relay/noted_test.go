@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
 // The stored copy of a session has its latest state, also when several requests change it at once.
@@ -26,7 +26,7 @@ func TestTheLatestStateOfASessionIsStored(t *testing.T) {
 		if err := json.Unmarshal(d.session.Remembered(), &stored); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(wire.Get(stored.Level, "level")); got != string(d.levelOf()) {
+		if got := string(rawjson.Get(stored.Level, "level")); got != string(d.levelOf()) {
 			t.Fatalf("round %d: %s is stored, and the level is %s", round, got, d.levelOf())
 		}
 	}

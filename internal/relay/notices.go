@@ -54,7 +54,7 @@ func (n *notices) toSession(ctx context.Context, x *front.Exchange) {
 	}
 	for _, h := range n.sessions.of(x.Session).all() {
 		rooted := x.Method == protocol.RootsChanged
-		if !h.link.private() || x.Server == "" && !rooted || rooted && wire.GetPath(h.link.init, "capabilities", "roots") == nil {
+		if !h.link.private() || x.Server == "" && !rooted || rooted && rawjson.GetPath(h.link.init, "capabilities", "roots") == nil {
 			continue
 		}
 		live := h.link.live.Load()
@@ -134,7 +134,7 @@ func (n *notices) params(x *front.Exchange, l *link, c *liveConn, t resolve.Targ
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:
 		return rawjson.SetIn(t.Params(), "_meta", n.translation.modernMeta(x, l.b)...)
-	case x.Era == front.Modern && c.era == front.Legacy && wire.Get(t.Params(), "_meta") != nil:
+	case x.Era == front.Modern && c.era == front.Legacy && rawjson.Get(t.Params(), "_meta") != nil:
 		return rawjson.SetIn(t.Params(), "_meta", era.LegacyMeta...)
 	}
 	return t.Params()

@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/paramheader"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -27,7 +27,7 @@ func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c
 	if tool.Broken && l.mirrors(c) {
 		return failure.Invalid{E: failure.NoTool} // lists leave it out too
 	}
-	args := wire.Get(t.Params(), "arguments")
+	args := rawjson.Get(t.Params(), "arguments")
 	if x.Era == front.Modern && x.Header != nil && !paramheader.Match(x.Header, tool.Params, args) {
 		return failure.Invalid{E: failure.Headers}
 	}
@@ -42,7 +42,7 @@ func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c
 	}
 	for _, h := range tool.Params {
 		delete(req.Headers, h.Key)
-		if text, ok := paramheader.Text(wire.GetPath(args, h.Path...)); ok {
+		if text, ok := paramheader.Text(rawjson.GetPath(args, h.Path...)); ok {
 			req.Headers[h.Key] = []string{protocol.EncodeHeader(text)}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/relay/paramheader"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -279,7 +280,7 @@ func FuzzHeadersOf(f *testing.F) {
 			if !paramheader.IsToken(p.Key) || http.CanonicalHeaderKey(p.Key) != p.Key {
 				t.Errorf("%q is no header", p.Key)
 			}
-			if text, ok := paramheader.Text(wire.GetPath([]byte(args), p.Path...)); ok {
+			if text, ok := paramheader.Text(rawjson.GetPath([]byte(args), p.Path...)); ok {
 				header[p.Key] = []string{protocol.EncodeHeader(text)}
 			}
 		}

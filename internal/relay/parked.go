@@ -134,7 +134,7 @@ func (p *parked) hear(e upstream.Event) {
 // token of its own: a call's progress gets that one, and is dropped where there is none.
 func (p *parked) give(x *front.Exchange, e upstream.Event) {
 	if e.Method == "notifications/progress" {
-		token := bytes.Clone(wire.GetPath(x.Params, "_meta", "progressToken"))
+		token := bytes.Clone(rawjson.GetPath(x.Params, "_meta", "progressToken"))
 		if token == nil {
 			return
 		}
@@ -219,7 +219,7 @@ func (p *parked) retracted(key string) {
 // answer gives the server the client's answers. Answers to questions that are not open are
 // ignored: the client may have sent them before.
 func (p *parked) answer(responses []byte) {
-	for key, raw := range wire.Members(responses) {
+	for key, raw := range rawjson.Members(responses) {
 		p.mu.Lock()
 		q := p.open[key]
 		delete(p.open, key)
@@ -360,7 +360,7 @@ func (p *parked) owner() string { return p.to.X.Who.Name() }
 // mayHear reports whether a request may get a question that was decided for an earlier
 // request of the call: this one may declare fewer capabilities, and policy may have changed.
 func (p *parked) mayHear(x *front.Exchange, q *inquiry) bool {
-	return question.Serves(wire.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
+	return question.Serves(rawjson.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
 		p.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: p.link.b.Name, Confirmed: x.Confirmed}).Allow
 }
 

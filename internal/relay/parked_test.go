@@ -31,7 +31,7 @@ func asker(t *testing.T, start func(*testing.T, string, string) *script) *script
 				})
 			}
 			wg.Wait()
-			q.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, orNull(wire.GetPath(q.Params, "_meta", "progressToken")), round))
+			q.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, orNull(rawjson.GetPath(q.Params, "_meta", "progressToken")), round))
 			for _, a := range answers {
 				all = append(all, field(a, "result", "content", "n"))
 			}
@@ -58,7 +58,7 @@ func object(method, path, name string) string {
 // responses answers every question of a result with numbers from n on.
 func responses(result string, n int) string {
 	var edits []rawjson.Edit
-	for key := range wire.Members(wire.GetPath([]byte(result), "result", wire.InputRequests)) {
+	for key := range rawjson.Members(rawjson.GetPath([]byte(result), "result", wire.InputRequests)) {
 		edits = append(edits, rawjson.Edit{Key: key, Value: fmt.Appendf(nil, `{"action":"accept","content":{"n":%d}}`, n)})
 		n++
 	}
@@ -90,7 +90,7 @@ func answer(m *modern, method, params string, n int) (a answered) {
 		}
 		a.rounds = append(a.rounds, a.end)
 		given := responses(a.end, n)
-		for range wire.Members([]byte(given)) {
+		for range rawjson.Members([]byte(given)) {
 			n++
 		}
 		a.last = back(params, a.end, given)
@@ -208,7 +208,7 @@ func TestClientLeavesAParkedCall(t *testing.T) {
 			ask := s.serve
 			s.serve = func(q *query) {
 				if q.name() == "slow" {
-					q.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":1}`, wire.GetPath(q.Params, "_meta", "progressToken")))
+					q.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":1}`, rawjson.GetPath(q.Params, "_meta", "progressToken")))
 					<-q.ctx.Done()
 					return
 				}

@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/question"
@@ -54,10 +55,10 @@ func (q *questions) inReply(x *front.Exchange, reply upstream.Reply) (upstream.R
 	if e := reply.Error; e != nil && wire.HoldsQuestions(e.Raw) {
 		to := question.InCall(x)
 		if x.Session != nil {
-			to.URLs = wire.Get(x.Session.Init.Params(), "capabilities")
+			to.URLs = rawjson.Get(x.Session.Init.Params(), "capabilities")
 		}
 		raw, err := q.embedded(to, e.Raw)
-		return upstream.Reply{Error: &wire.Error{Code: e.Code, Message: e.Message, Data: wire.Get(raw, "data"), Raw: raw}}, err
+		return upstream.Reply{Error: &wire.Error{Code: e.Code, Message: e.Message, Data: rawjson.Get(raw, "data"), Raw: raw}}, err
 	}
 	if wire.HoldsQuestions(reply.Result) {
 		var err error

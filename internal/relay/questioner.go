@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/failure"
@@ -86,7 +87,7 @@ func (a *questioner) answer(ctx context.Context, x *front.Exchange, e upstream.E
 		}
 	}
 	if session != nil {
-		to.Caps = wire.Get(session.Init.Params(), "capabilities")
+		to.Caps = rawjson.Get(session.Init.Params(), "capabilities")
 	}
 	reply, err := a.pose(ctx, x, to, e.Method, params)
 	switch {

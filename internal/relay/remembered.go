@@ -11,7 +11,6 @@ import (
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -173,7 +172,7 @@ func (d *binding) awaitedOf(b *backend) []string {
 // drops the other params, because they were only checked for this request.
 func (d *binding) setLevel(params []byte) {
 	d.mu.Lock()
-	d.level = rawjson.Set(nil, rawjson.Edit{Key: "level", Value: wire.Get(params, "level")})
+	d.level = rawjson.Set(nil, rawjson.Edit{Key: "level", Value: rawjson.Get(params, "level")})
 	d.mu.Unlock()
 	d.note()
 }

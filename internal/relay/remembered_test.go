@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/sessionstore"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // disk is a front.Keeper on a real directory.
@@ -123,7 +123,7 @@ func (s *script) watched() (uris []string) {
 	}
 	for _, q := range s.got("subscriptions/listen") {
 		var listed []string
-		if json.Unmarshal(wire.GetPath(q.Params, "notifications", "resourceSubscriptions"), &listed) == nil {
+		if json.Unmarshal(rawjson.GetPath(q.Params, "notifications", "resourceSubscriptions"), &listed) == nil {
 			uris = append(uris, listed...)
 		}
 	}

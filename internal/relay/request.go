@@ -86,7 +86,7 @@ func (r *Relay) aggregate(ctx context.Context, x *front.Exchange, asked resolve.
 // setLevels sets a log level at every server of the session, now and when a server is
 // connected later. A server that does not answer does not delay the others.
 func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
-	if x.Session == nil || era.Severity(wire.Get(x.Params, "level")) < 0 {
+	if x.Session == nil || era.Severity(rawjson.Get(x.Params, "level")) < 0 {
 		return front.Reply{Error: failure.Params}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
@@ -97,7 +97,7 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 	with := new(gate.Charge)
 	for _, h := range bind.all() {
 		c := h.link.live.Load()
-		if c == nil || c.era != front.Legacy || wire.GetPath(c.hello, "capabilities", "logging") == nil {
+		if c == nil || c.era != front.Legacy || rawjson.GetPath(c.hello, "capabilities", "logging") == nil {
 			continue
 		}
 		if t, ok := r.table.Load().aim(asked.At(h.link.b.Name)); ok {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
@@ -19,7 +20,7 @@ func library(t *testing.T, start func(*testing.T, string, string) *script, era s
 		uri := text(string(q.Params), "uri")
 		switch q.Method {
 		case "tools/call":
-			q.result(`{"content":[{"type":"text","text":"file:///t"},{"type":"resource_link","uri":"file:///l","x":1.0},{"type":"resource","resource":{"uri":"file:///r","text":"x"}}],"structuredContent":{"uri":"file:///s"},"_meta":{"ui":{"resourceUri":"ui://a"}},"heard":%s}`, orNull(wire.Get(q.Params, "arguments")))
+			q.result(`{"content":[{"type":"text","text":"file:///t"},{"type":"resource_link","uri":"file:///l","x":1.0},{"type":"resource","resource":{"uri":"file:///r","text":"x"}}],"structuredContent":{"uri":"file:///s"},"_meta":{"ui":{"resourceUri":"ui://a"}},"heard":%s}`, orNull(rawjson.Get(q.Params, "arguments")))
 		case "prompts/get":
 			q.result(`{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"file:///p","text":"x"}}}]}`)
 		case "resources/read":
@@ -74,7 +75,7 @@ func TestEveryURIOfTheAggregateCanBeRead(t *testing.T) {
 // from data that the protocol does not define.
 func named(raw []byte) []string {
 	var out []string
-	for key, value := range wire.Members(raw) {
+	for key, value := range rawjson.Members(raw) {
 		switch key {
 		case "structuredContent", "frontmatter", "heard":
 			continue
@@ -84,7 +85,7 @@ func named(raw []byte) []string {
 		}
 		out = append(out, named(value)...)
 	}
-	for e := range wire.Elements(raw) {
+	for e := range rawjson.Elements(raw) {
 		out = append(out, named(e)...)
 	}
 	return out
@@ -106,7 +107,7 @@ func TestTasksOnTheAggregate(t *testing.T) {
 					case q.Method == "tools/call":
 						q.result(`{"task":{"taskId":"t7","status":"working"}}`)
 					default:
-						q.result(`{"taskId":%s,"status":"completed","result":{"content":[{"type":"resource_link","uri":"a"}]},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t7"}}}`, orNull(wire.Get(q.Params, "taskId")))
+						q.result(`{"taskId":%s,"status":"completed","result":{"content":[{"type":"resource_link","uri":"a"}]},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t7"}}}`, orNull(rawjson.Get(q.Params, "taskId")))
 					}
 				}
 				h := build(t, []Server{s.server(), other.server()})

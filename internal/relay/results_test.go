@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/listing"
 	"github.com/doorward/doorward/internal/relay/naming"
@@ -55,8 +56,8 @@ func FuzzResults(f *testing.F) {
 						continue
 					}
 					valid(t, method, got.Result)
-					for e := range wire.Elements(wire.Get(got.Result, "tools")) {
-						if n, _ := wire.GetString(e, "name"); method == "tools/list" && n == "secret" {
+					for e := range rawjson.Elements(rawjson.Get(got.Result, "tools")) {
+						if n, _ := rawjson.GetString(e, "name"); method == "tools/list" && n == "secret" {
 							t.Errorf("listed: %s", got.Result)
 						}
 					}

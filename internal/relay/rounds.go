@@ -32,7 +32,7 @@ func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t tar
 	defer urls.Send(x)
 	params := rawjson.Set(req.Params, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"})
 	for n := range failure.MaxRounds + 1 {
-		if reply.Error != nil || !rawjson.IsText(wire.Get(reply.Result, "resultType"), "input_required") || !question.MayAsk(t.Method()) {
+		if reply.Error != nil || !rawjson.IsText(rawjson.Get(reply.Result, "resultType"), "input_required") || !question.MayAsk(t.Method()) {
 			return reply, nil
 		}
 		if n == failure.MaxRounds {
@@ -79,11 +79,11 @@ func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t 
 // inputs returns what the next round adds to the params. final: the client does not give what
 // the server needs, and the call ends with this error.
 func (l *link) inputs(ctx context.Context, x *front.Exchange, result []byte, n int, urls *question.Completions) (edits []rawjson.Edit, final *wire.Error, err error) {
-	all, err := question.Inputs(wire.Get(result, wire.InputRequests))
+	all, err := question.Inputs(rawjson.Get(result, wire.InputRequests))
 	if err != nil {
 		return nil, nil, err
 	}
-	state := wire.Get(result, "requestState")
+	state := rawjson.Get(result, "requestState")
 	if state != nil {
 		edits = append(edits, rawjson.Edit{Key: "requestState", Value: state})
 	}
@@ -140,9 +140,9 @@ func (l *link) askAll(ctx context.Context, x *front.Exchange, inputs []question.
 // askOne asks one question. An elicitation that is not answered is cancelled, as if
 // the user had closed it; sampling and roots have no such answer.
 func (l *link) askOne(ctx context.Context, x *front.Exchange, in *question.Input, urls *question.Completions) {
-	to := question.Client{X: *x, Caps: wire.Get(x.Session.Init.Params(), "capabilities"), Inside: true}
+	to := question.Client{X: *x, Caps: rawjson.Get(x.Session.Init.Params(), "capabilities"), Inside: true}
 	params := in.Params
-	if in.Method == policy.AskElicitation && rawjson.IsText(wire.Get(params, "mode"), "url") {
+	if in.Method == policy.AskElicitation && rawjson.IsText(rawjson.Get(params, "mode"), "url") {
 		params = urls.Mint(params)
 	}
 	reply, err := l.asks.pose(ctx, x, to, in.Method, params)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -20,14 +21,14 @@ func interview(t *testing.T, start func(*testing.T, string, string) *script, rou
 	s := start(t, "quiz", "modern")
 	s.serve = func(q *query) {
 		n := 0
-		if state, ok := wire.GetString(q.Params, "requestState"); ok {
+		if state, ok := rawjson.GetString(q.Params, "requestState"); ok {
 			fmt.Sscanf(state, "round \u0000%d", &n)
 		}
 		if n < len(rounds) {
 			q.result(`{"resultType":"input_required",%s"requestState":"round \u0000%d"}`, rounds[n], n+1)
 			return
 		}
-		q.result(`{"resultType":"complete","content":[],"last":%s,"meta":%s}`, orNull(wire.Get(q.Params, "inputResponses")), orNull(wire.Get(q.Params, "_meta")))
+		q.result(`{"resultType":"complete","content":[],"last":%s,"meta":%s}`, orNull(rawjson.Get(q.Params, "inputResponses")), orNull(rawjson.Get(q.Params, "_meta")))
 	}
 	return s
 }
@@ -68,7 +69,7 @@ func TestModernServerAsksALegacyClient(t *testing.T) {
 					equal(t, "declared", field(end, "result", "meta", wire.MetaCapabilities), `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`)
 					equal(t, "completed", strings.Join(r.before, " "), `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"`+id+`"}}`)
 					first := s.got(method)[1]
-					responses := wire.Get(first.Params, "inputResponses")
+					responses := rawjson.Get(first.Params, "inputResponses")
 					equal(t, "answers", field(string(responses), "name")+field(string(responses), "model")+field(string(responses), "dirs"),
 						answers[policy.AskElicitation]+answers[policy.AskSampling]+answers[policy.AskRoots])
 					if n := len(s.got(method)); n != 4 {
@@ -227,7 +228,7 @@ func TestLaterRoundIsRefused(t *testing.T) {
 	s := web(t, "quiz", "modern")
 	s.setList("tools/list", `{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"v":{"type":"string","x-mcp-header":"V"}}}}]}`)
 	s.serve = func(q *query) {
-		if wire.Get(q.Params, "requestState") != nil {
+		if rawjson.Get(q.Params, "requestState") != nil {
 			q.fail(-32020, "other headers")
 			return
 		}

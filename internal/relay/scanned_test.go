@@ -42,7 +42,7 @@ func talker(q *query) {
 	case "quiet":
 		q.result(`{"content":[],"y":1.0}`)
 	default:
-		q.result(`{"content":[{"type":"text","text":"a canary-4711 and canary\u002d4712"}],"structuredContent":{"canary-4713":"KEY=x y"},"y":1.0,"got":%s}`, orNull(wire.Get(q.Params, "arguments")))
+		q.result(`{"content":[{"type":"text","text":"a canary-4711 and canary\u002d4712"}],"structuredContent":{"canary-4713":"KEY=x y"},"y":1.0,"got":%s}`, orNull(rawjson.Get(q.Params, "arguments")))
 	}
 }
 

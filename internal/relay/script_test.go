@@ -253,12 +253,12 @@ func (q *query) arrive() {
 
 // name is the tool or prompt that a query is about.
 func (q *query) name() string {
-	n, _ := wire.GetString(q.Params, "name")
+	n, _ := rawjson.GetString(q.Params, "name")
 	return n
 }
 
 func (q *query) arg(name string) string {
-	text, _ := wire.GetString(wire.Get(q.Params, "arguments"), name)
+	text, _ := rawjson.GetString(rawjson.Get(q.Params, "arguments"), name)
 	return text
 }
 
@@ -278,7 +278,7 @@ func (s *script) take(q *query) {
 		}
 	case q.Kind == wire.Notification:
 		if q.Method == "notifications/cancelled" {
-			q.cancel(string(wire.Get(q.Params, "requestId")))
+			q.cancel(string(rawjson.Get(q.Params, "requestId")))
 		}
 		if s.onNotification != nil {
 			s.onNotification(q)
@@ -308,7 +308,7 @@ func (s *script) handshake(q *query) {
 	}
 	switch {
 	case q.Method == "initialize" && s.era != "modern":
-		version, _ := wire.GetString(q.Params, "protocolVersion")
+		version, _ := rawjson.GetString(q.Params, "protocolVersion")
 		q.result(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":%q,"version":"1"},"instructions":"be kind"}`, version, s.caps, s.name)
 	case q.Method == "initialize":
 		q.fail(-32022, "modern only")
@@ -321,7 +321,7 @@ func (s *script) handshake(q *query) {
 
 // listen acknowledges and stays until it is cancelled.
 func (s *script) listen(q *query) {
-	granted := string(wire.Get(q.Params, "notifications"))
+	granted := string(rawjson.Get(q.Params, "notifications"))
 	if s.onListen != nil {
 		granted = s.onListen(q)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"sync"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -115,7 +116,7 @@ func (w *webScript) post(rw http.ResponseWriter, r *http.Request, body []byte) {
 			return
 		}
 		c = ws.conn
-	case wire.GetPath(m.Params, "_meta", wire.MetaVersion) == nil && m.Kind != wire.Notification:
+	case rawjson.GetPath(m.Params, "_meta", wire.MetaVersion) == nil && m.Kind != wire.Notification:
 		rw.WriteHeader(http.StatusBadRequest)
 		return
 	}

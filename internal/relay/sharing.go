@@ -6,7 +6,6 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -24,8 +23,8 @@ func (b *backend) shares(init []byte) (caps []byte, ok bool) {
 	if b.Instances != "auto" && b.Instances != "" || b.Kind != upstream.KindStdio || b.Builtin != nil || b.PerSession {
 		return nil, false
 	}
-	caps = wire.Get(init, "capabilities")
-	if wire.Get(caps, "roots") != nil {
+	caps = rawjson.Get(init, "capabilities")
+	if rawjson.Get(caps, "roots") != nil {
 		return nil, false
 	}
 	if len(caps) <= len("{}") || b.known.Load()&eraBit(front.Legacy) != 0 {
@@ -57,8 +56,8 @@ func (d *binding) place(h *held, b *backend, init func() []byte) {
 // because a session has asked for it or for a more verbose one. If it does not, settle has to
 // be called with the outcome of telling it.
 func (l *link) heardAlready(c *liveConn, params []byte) (settle outcome, already bool) {
-	rank := era.Severity(wire.Get(params, "level"))
-	if l.client != front.Legacy || l.private() || wire.GetPath(c.hello, "capabilities", "logging") == nil {
+	rank := era.Severity(rawjson.Get(params, "level"))
+	if l.client != front.Legacy || l.private() || rawjson.GetPath(c.hello, "capabilities", "logging") == nil {
 		return func(bool) {}, false
 	}
 	return func(ok bool) { c.accepted(rank, ok) }, !c.logsFrom(rank)

@@ -9,7 +9,6 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/listing"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // A connection keeps the lists that it has answered, in the aggregate's names and before
@@ -46,7 +45,7 @@ func (s *shelving) take(result []byte) {
 
 // done keeps the list on the connection if it may be used again.
 func (s *shelving) done(x *front.Exchange, b *backend, kind listing.Kind, method string) {
-	if s.conn == nil || len(s.result) == 0 || len(s.result) > listing.ShelfBytes || wire.Get(s.result, "nextCursor") != nil {
+	if s.conn == nil || len(s.result) == 0 || len(s.result) > listing.ShelfBytes || rawjson.Get(s.result, "nextCursor") != nil {
 		return
 	}
 	until, ok := s.conn.holds(b, method, s.result, s.asked)
@@ -65,11 +64,11 @@ func (s *shelving) done(x *front.Exchange, b *backend, kind listing.Kind, method
 // change, and from others a report may be lost.
 func (c *liveConn) holds(b *backend, method string, result []byte, asked time.Time) (until time.Time, ok bool) {
 	if c.era == front.Modern {
-		ttl, err := strconv.ParseInt(string(wire.Get(result, "ttlMs")), 10, 64)
+		ttl, err := strconv.ParseInt(string(rawjson.Get(result, "ttlMs")), 10, 64)
 		return asked.Add(time.Duration(min(ttl, math.MaxInt32)) * time.Millisecond), err == nil && ttl > 0
 	}
 	member, known := listing.Reported[method]
-	return time.Time{}, known && b.Kind == "stdio" && b.Builtin == nil && rawjson.IsTrue(wire.GetPath(c.hello, "capabilities", member, "listChanged"))
+	return time.Time{}, known && b.Kind == "stdio" && b.Builtin == nil && rawjson.IsTrue(rawjson.GetPath(c.hello, "capabilities", member, "listChanged"))
 }
 
 // current reports whether the server is known to answer the same as a kept list.

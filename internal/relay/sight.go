@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
@@ -61,7 +61,7 @@ func (s *sight) mayRead(who *principal.Principal, b *backend, uri string, confir
 // began to listen.
 func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
 	if e.Method == protocol.ResourceUpdated {
-		uri, _ := wire.GetString(e.Params, "uri")
+		uri, _ := rawjson.GetString(e.Params, "uri")
 		return s.mayRead(who, b, uri, confirmed).Allow
 	}
 	return s.visible(who, b.Name)

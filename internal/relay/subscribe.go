@@ -26,7 +26,7 @@ const maxObjects = 1000
 
 // serve serves subscriptions/listen on one server or on all of them.
 func (k *listens) serve(ctx context.Context, x *front.Exchange, servers []*backend) front.Reply {
-	want := wire.Get(x.Params, "notifications")
+	want := rawjson.Get(x.Params, "notifications")
 	switch {
 	case x.Era != front.Modern:
 		return front.Reply{Error: failure.NoMethod}
@@ -38,7 +38,7 @@ func (k *listens) serve(ctx context.Context, x *front.Exchange, servers []*backe
 	if !ok {
 		return k.leaving.refused(act)
 	}
-	heard := subscribe.ParseFilter(wire.Get(params, "notifications"))
+	heard := subscribe.ParseFilter(rawjson.Get(params, "notifications"))
 	if heard.Named() > maxObjects {
 		return front.Reply{Error: failure.Params}
 	}
@@ -145,7 +145,7 @@ func (s *subscription) task(b *backend, id string, with *gate.Charge) (inner str
 	if err != nil || t.Server() != b.Name {
 		return "", false
 	}
-	raw, err := s.from.seal.OpenTask(wire.Get(t.Params(), "taskId"), s.x.Who, b.Name)
+	raw, err := s.from.seal.OpenTask(rawjson.Get(t.Params(), "taskId"), s.x.Who, b.Name)
 	if err != nil {
 		return "", false
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/subscribe"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // selective is a server that accepts subscriptions of a and z alone.
@@ -24,7 +24,7 @@ func selective(t *testing.T, era string) *script {
 		q.result(`{}`)
 	}
 	s.onListen = func(q *query) string {
-		f := subscribe.ParseFilter(wire.Get(q.Params, "notifications"))
+		f := subscribe.ParseFilter(rawjson.Get(q.Params, "notifications"))
 		for uri := range f.URIs {
 			if refused(uri) {
 				delete(f.URIs, uri)

@@ -60,7 +60,7 @@ func (s *subscription) put(e upstream.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.wait {
-		if protocol.IsChange(e.Method) && w.Method == e.Method && string(wire.Get(w.Params, "uri")) == string(wire.Get(e.Params, "uri")) {
+		if protocol.IsChange(e.Method) && w.Method == e.Method && string(rawjson.Get(w.Params, "uri")) == string(rawjson.Get(e.Params, "uri")) {
 			return
 		}
 	}

@@ -28,7 +28,7 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 	}
 	// A server's progress may be read after the call has ended, when the buffer of its params
 	// is used again, so the token is a copy.
-	req.ProgressToken = bytes.Clone(wire.GetPath(t.Params(), "_meta", "progressToken"))
+	req.ProgressToken = bytes.Clone(rawjson.GetPath(t.Params(), "_meta", "progressToken"))
 	params, err := tr.openHandles(x, l, c, t)
 	if err != nil {
 		return req, err
@@ -39,7 +39,7 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 	case x.Era == front.Modern && c.era == front.Legacy:
 		params = rawjson.SetIn(params, "_meta", era.LegacyMeta...)
 	case x.Era == front.Modern:
-		if caps, changed := tr.narrow(x, l.b, wire.GetPath(params, "_meta", wire.MetaCapabilities)); changed {
+		if caps, changed := tr.narrow(x, l.b, rawjson.GetPath(params, "_meta", wire.MetaCapabilities)); changed {
 			params = rawjson.SetIn(params, "_meta", rawjson.Edit{Key: wire.MetaCapabilities, Value: caps})
 		}
 	}
@@ -54,13 +54,13 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 // client. It declares the capabilities of the client's session that Doorward can serve across
 // the eras.
 func (tr *translation) modernMeta(x *front.Exchange, b *backend) []rawjson.Edit {
-	info := wire.Get(x.Session.Init.Params(), "clientInfo")
+	info := rawjson.Get(x.Session.Init.Params(), "clientInfo")
 	if info == nil {
 		info = tr.info
 	}
 	edits := []rawjson.Edit{
 		{Key: wire.MetaVersion, Value: []byte(`"` + protocol.LatestModern + `"`)},
-		{Key: wire.MetaCapabilities, Value: tr.carried(x, b, wire.Get(x.Session.Init.Params(), "capabilities"))},
+		{Key: wire.MetaCapabilities, Value: tr.carried(x, b, rawjson.Get(x.Session.Init.Params(), "capabilities"))},
 		{Key: wire.MetaClientInfo, Value: info},
 	}
 	if level := bound(x.Session).levelOf(); level != nil {
@@ -99,7 +99,7 @@ func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t tar
 		reply.Error = era.Error(x.Era, c.era, reply.Error)
 		return reply, nil
 	}
-	switch kind, _ := wire.GetString(reply.Result, "resultType"); {
+	switch kind, _ := rawjson.GetString(reply.Result, "resultType"); {
 	case x.Era == front.Legacy && c.era == front.Legacy:
 	case kind == "input_required":
 		return tr.inputRequired(x, c, t, reply)

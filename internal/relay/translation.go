@@ -10,7 +10,6 @@ import (
 	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // translation makes a request in the era of the server from a client's, and the client's
@@ -30,11 +29,11 @@ func (tr *translation) carried(x *front.Exchange, b *backend, caps []byte) []byt
 	caps, _ = tr.narrow(x, b, caps)
 	var edits []rawjson.Edit
 	for _, a := range question.Kinds {
-		if value := wire.Get(caps, a.Capability); len(value) > 0 && value[0] == '{' {
+		if value := rawjson.Get(caps, a.Capability); len(value) > 0 && value[0] == '{' {
 			edits = append(edits, rawjson.Edit{Key: a.Capability, Value: rawjson.Set(value, rawjson.Edit{Key: "listChanged"})})
 		}
 	}
-	if extensions := era.WithoutTasks(wire.Get(caps, "extensions")); len(extensions) > len("{}") {
+	if extensions := era.WithoutTasks(rawjson.Get(caps, "extensions")); len(extensions) > len("{}") {
 		edits = append(edits, rawjson.Edit{Key: "extensions", Value: extensions})
 	}
 	return rawjson.Set(rawjson.Empty, edits...)
@@ -45,7 +44,7 @@ func (tr *translation) carried(x *front.Exchange, b *backend, caps []byte) []byt
 func (tr *translation) narrow(x *front.Exchange, b *backend, caps []byte) ([]byte, bool) {
 	var edits []rawjson.Edit
 	for _, a := range question.Kinds {
-		if wire.Get(caps, a.Capability) == nil {
+		if rawjson.Get(caps, a.Capability) == nil {
 			continue
 		}
 		if !tr.gate.Allows(policy.Request{Who: x.Who, Action: a.Action, Server: b.Name}).Allow {

@@ -10,7 +10,6 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -45,7 +44,7 @@ func (k *calls) disguise(ctx context.Context, x *front.Exchange, l *link, c *liv
 	if err == nil {
 		reply, err = k.translation.incoming(x, l, c, t, reply)
 	}
-	if err != nil || reply.Error == nil && !(t.Method() == "tools/call" && rawjson.IsTrue(wire.Get(reply.Result, "isError"))) {
+	if err != nil || reply.Error == nil && !(t.Method() == "tools/call" && rawjson.IsTrue(rawjson.Get(reply.Result, "isError"))) {
 		return upstream.Reply{}, held
 	}
 	reply = renamed(reply, made, was)

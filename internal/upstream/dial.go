@@ -106,7 +106,7 @@ func negotiated(reply Reply) (string, error) {
 	if reply.Error != nil {
 		return "", &fault{kind: ErrEra, reason: "initialize was refused", reply: reply.Error}
 	}
-	version, ok := wire.GetString(reply.Result, "protocolVersion")
+	version, ok := rawjson.GetString(reply.Result, "protocolVersion")
 	if !ok || !protocol.IsLegacyVersion(version) {
 		return "", newFault(ErrEra, "initialize settled no known legacy revision")
 	}
@@ -171,7 +171,7 @@ func judgeDiscovery(reply Reply) error {
 		}
 		return &fault{kind: ErrEra, reason: "server/discover was refused", reply: e}
 	}
-	for raw := range wire.Elements(wire.Get(reply.Result, "supportedVersions")) {
+	for raw := range rawjson.Elements(rawjson.Get(reply.Result, "supportedVersions")) {
 		if v, ok := wire.Text(raw); ok && protocol.IsModernVersion(v) {
 			return nil
 		}
@@ -184,7 +184,7 @@ func judgeDiscovery(reply Reply) error {
 // as well.
 func unsupported(e *wire.Error) error {
 	named := false
-	for raw := range wire.Elements(wire.Get(e.Data, "supported")) {
+	for raw := range rawjson.Elements(rawjson.Get(e.Data, "supported")) {
 		v, ok := wire.Text(raw)
 		if named = named || ok; protocol.IsLegacyVersion(v) {
 			return &fault{kind: ErrEra, reason: "the server names a revision of the legacy era", reply: e}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
@@ -32,7 +32,7 @@ func TestStdioDeathIsNoticedWithoutEndOfFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := os.OpenFile(fmt.Sprintf("/proc/%s/fd/1", wire.Get(result, "pid")), os.O_WRONLY, 0)
+		f, err := os.OpenFile(fmt.Sprintf("/proc/%s/fd/1", rawjson.Get(result, "pid")), os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
 // DialEither finds out the era of a program, whichever handshake it begins with,
@@ -44,7 +44,7 @@ func TestDialEither(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if g.Modern != tc.wantModern || g.Only != tc.only || (wire.Get(g.Result, "supportedVersions") != nil) != tc.wantModern {
+			if g.Modern != tc.wantModern || g.Only != tc.only || (rawjson.Get(g.Result, "supportedVersions") != nil) != tc.wantModern {
 				t.Errorf("greeting %+v: %s", g, g.Result)
 			}
 			if got := string(mustCall(t, c, tool("echo"), nil).Result); got == "" {

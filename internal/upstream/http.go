@@ -334,12 +334,12 @@ func (c *httpConn) modernHeader(method string, params []byte, extra http.Header)
 		values = append(values, value)
 		h[name] = values[len(values)-1 : len(values) : len(values)]
 	}
-	if v, ok := wire.Text(wire.GetPath(params, "_meta", wire.MetaVersion)); ok {
+	if v, ok := wire.Text(rawjson.GetPath(params, "_meta", wire.MetaVersion)); ok {
 		set(headerVersion, protocol.EncodeHeader(v))
 	}
 	set(headerMethod, protocol.EncodeHeader(method))
 	if key := protocol.NameMember(method); key != "" {
-		if name, ok := wire.GetString(params, key); ok {
+		if name, ok := rawjson.GetString(params, key); ok {
 			set(headerName, protocol.EncodeHeader(name))
 		}
 	}

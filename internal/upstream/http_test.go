@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
 func TestHTTPLegacySession(t *testing.T) {
@@ -29,7 +29,7 @@ func TestHTTPLegacySession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if v, _ := wire.GetString(result, "protocolVersion"); v != protocol.V20251125 {
+	if v, _ := rawjson.GetString(result, "protocolVersion"); v != protocol.V20251125 {
 		t.Errorf("result %s", result)
 	}
 	params := `{"name":"echo", "arguments":{"n":9007199254740993,"f":1.0,"z":{"b":1,"a":2}}}`
@@ -70,7 +70,7 @@ func TestHTTPEventStreamAnswer(t *testing.T) {
 			case m.Method == "":
 				answered <- string(m.ID)
 			case m.Method == "tools/call":
-				token.Store(wire.GetPath(m.Params, "_meta", "progressToken"))
+				token.Store(rawjson.GetPath(m.Params, "_meta", "progressToken"))
 				send := events(w)
 				send("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\ndata: \"params\":{\"progressToken\":%s,\"progress\":1}}\n\n", token.Load())
 				send("event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"sampling/createMessage\",\"params\":{}}\n\n")
@@ -607,7 +607,7 @@ func TestHTTPCancelTellsTheServer(t *testing.T) {
 			<-closed
 			eventually(t, "the cancellation", func() bool { return len(f.methods(methodCancelled)) == 1 })
 			call, cancelled := f.methods("tools/call")[0], f.methods(methodCancelled)[0]
-			if got := wire.Get(cancelled.Params, "requestId"); string(got) != string(call.ID) {
+			if got := rawjson.Get(cancelled.Params, "requestId"); string(got) != string(call.ID) {
 				t.Errorf("cancelled %s, call %s", got, call.ID)
 			}
 		})

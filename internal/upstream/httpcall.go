@@ -268,7 +268,7 @@ func (x *httpCall) told(m wire.Message) {
 	case m.Kind == wire.Request && m.Method == methodPing:
 		x.c.answerLater(keepEvent(m, false))
 	case m.Method == methodProgress:
-		id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
+		id, _ := wire.ID(rawjson.Get(m.Params, "progressToken")).Int()
 		if id != x.id || x.r.ProgressToken == nil {
 			counts.stray.Add(1)
 			return
@@ -287,7 +287,7 @@ func (c *httpConn) noteQuestion(m wire.Message) {
 	case m.Kind == wire.Request:
 		c.hold.asked(string(m.ID))
 	case m.Method == methodCancelled:
-		c.hold.answered(string(wire.Get(m.Params, "requestId")))
+		c.hold.answered(string(rawjson.Get(m.Params, "requestId")))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -48,7 +49,7 @@ func (s *Server) modernHTTP(ctx context.Context, meta []byte, on func(Event)) (C
 	c := s.newHTTP(true, on)
 	silent := false
 	c.heard = func() { silent = limit.Reset(s.deps.ProbeTimeout) }
-	version, _ := wire.GetString(meta, wire.MetaVersion)
+	version, _ := rawjson.GetString(meta, wire.MetaVersion)
 	c.become("", version)
 	reply, err := c.Call(probe, discover(meta), nil)
 	c.heard = nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -205,7 +206,7 @@ func (l *listener) take(data []byte) bool {
 // servers that cannot find that stream send it here. The connection's owner gets it, with the
 // client's token.
 func (l *listener) progress(m wire.Message) {
-	id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
+	id, _ := wire.ID(rawjson.Get(m.Params, "progressToken")).Int()
 	token := l.c.token(id)
 	if token == nil {
 		l.c.srv.counts.stray.Add(1)

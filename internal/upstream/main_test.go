@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
@@ -245,7 +245,7 @@ func text(t testing.TB, r Reply) string {
 	if r.Error != nil {
 		t.Fatalf("a JSON-RPC error: %v", r.Error)
 	}
-	s, ok := wire.GetString(r.Result, "text")
+	s, ok := rawjson.GetString(r.Result, "text")
 	if !ok {
 		t.Fatalf("no text in %s", r.Result)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -46,7 +47,7 @@ func TestHTTPModernHeadersRepeatTheBody(t *testing.T) {
 			t.Errorf("%s: header %v\nwant %v", tc.method, h, want)
 		}
 	}
-	if probe := f.methods(methodDiscover)[0]; probe.header.Get(headerVersion) != protocol.V20260728 || string(wire.Get(probe.Params, "_meta")) != modernMeta {
+	if probe := f.methods(methodDiscover)[0]; probe.header.Get(headerVersion) != protocol.V20260728 || string(rawjson.Get(probe.Params, "_meta")) != modernMeta {
 		t.Errorf("the probe: %+v", probe)
 	}
 }

@@ -126,7 +126,7 @@ func (in *intake) told(m wire.Message, owned bool) {
 		in.ended(m, owned)
 	default:
 		if m.Method == methodCancelled {
-			in.stream.hold.answered(string(wire.Get(m.Params, "requestId")))
+			in.stream.hold.answered(string(rawjson.Get(m.Params, "requestId")))
 		}
 		id, known := in.stream.pending.callOf(m, in.stream.modern.Load())
 		if !known {
@@ -145,7 +145,7 @@ func (in *intake) told(m wire.Message, owned bool) {
 // names a subscription that is not open.
 func (p *pending) callOf(m wire.Message, modern bool) (id int64, known bool) {
 	if modern {
-		if raw := wire.GetPath(m.Params, "_meta", wire.MetaSubscription); raw != nil {
+		if raw := rawjson.GetPath(m.Params, "_meta", wire.MetaSubscription); raw != nil {
 			id, ok := wire.ID(raw).Int()
 			return id, ok && p.has(id)
 		}
@@ -178,7 +178,7 @@ func (in *intake) deliver(id int64, ev Event) bool {
 // progress restores the client's token. Progress for a token that is not in
 // flight is dropped and counted.
 func (in *intake) progress(m wire.Message) {
-	id, _ := wire.ID(wire.Get(m.Params, "progressToken")).Int()
+	id, _ := wire.ID(rawjson.Get(m.Params, "progressToken")).Int()
 	token := in.stream.pending.token(id)
 	if token == nil {
 		in.stream.srv.counts.stray.Add(1)
@@ -200,7 +200,7 @@ func restoreToken(params, token []byte) []byte {
 // ended handles the only cancellation that a modern server may send, that of a subscription.
 // The call gets the event, and ends.
 func (in *intake) ended(m wire.Message, owned bool) {
-	id, _ := wire.ID(wire.Get(m.Params, "requestId")).Int()
+	id, _ := wire.ID(rawjson.Get(m.Params, "requestId")).Int()
 	if !in.stream.pending.isListen(id) {
 		in.stream.srv.counts.stray.Add(1)
 		return

@@ -14,7 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
@@ -117,7 +117,7 @@ func TestSDKLegacy(t *testing.T) {
 				t.Errorf("%d progress notifications", n)
 			}
 			for _, ev := range got.all() {
-				if string(wire.Get(ev.Params, "progressToken")) != `"mine"` {
+				if string(rawjson.Get(ev.Params, "progressToken")) != `"mine"` {
 					t.Errorf("progress %s", ev.Params)
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -79,7 +80,7 @@ func (f *fakeEvents) post(w http.ResponseWriter, r *http.Request) {
 	case methodInitialize:
 		f.send("event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"protocolVersion\":\"2024-11-05\",\"capabilities\":{}}}\n\n", m.ID)
 	case "tools/call":
-		token := wire.GetPath(m.Params, "_meta", "progressToken")
+		token := rawjson.GetPath(m.Params, "_meta", "progressToken")
 		if token != nil {
 			f.send("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":1}}\n\n", token)
 		}
@@ -114,7 +115,7 @@ func TestSSECall(t *testing.T) {
 		r := tool("echo", `"n":9007199254740993`)
 		r.ProgressToken = []byte(`"mine"`)
 		reply := mustCall(t, c, r, got.on)
-		if wire.Get(reply.Result, "arguments") == nil || len(got.all()) != 1 || string(wire.Get(got.all()[0].Params, "progressToken")) != `"mine"` {
+		if rawjson.Get(reply.Result, "arguments") == nil || len(got.all()) != 1 || string(rawjson.Get(got.all()[0].Params, "progressToken")) != `"mine"` {
 			t.Errorf("got %s, %+v", reply.Result, got.all())
 		}
 		if err := c.Answer(context.Background(), wire.IntID(9), Reply{Result: []byte(`{}`)}); err != nil {

@@ -570,7 +570,7 @@ func TestStdioModernProbe(t *testing.T) {
 			if !errors.Is(err, tc.want) || tc.want == nil && err != nil {
 				t.Fatalf("got %v", err)
 			}
-			if (wire.Get(result, "supportedVersions") != nil) != (err == nil) {
+			if (rawjson.Get(result, "supportedVersions") != nil) != (err == nil) {
 				t.Errorf("result %s", result)
 			}
 			// A failed probe is not the server's crash: the fallback starts at once.
@@ -627,7 +627,7 @@ func TestStdioModernSubscriptions(t *testing.T) {
 	if len(first.all()) != 2 || len(stray.all()) != 0 {
 		t.Errorf("first %+v, stray %+v", first.all(), stray.all())
 	}
-	id, _ := wire.ID(wire.GetPath(first.all()[0].Params, "_meta", wire.MetaSubscription)).Int()
+	id, _ := wire.ID(rawjson.GetPath(first.all()[0].Params, "_meta", wire.MetaSubscription)).Int()
 	eventually(t, "the cancellation", func() bool {
 		return text(t, mustCall(t, c, tool("was-cancelled", `"id":`+strconv.FormatInt(id, 10)), nil)) == "true"
 	})
@@ -715,7 +715,7 @@ func closedUnderACall(t *testing.T, s *Server) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := string(wire.Get(result, "pid"))
+	pid := string(rawjson.Get(result, "pid"))
 	failed := make(chan error, 1)
 	go func() {
 		_, err := c.Call(testContext(t), tool("hang"), nil)

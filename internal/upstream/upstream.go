@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream/egress"
 	"github.com/doorward/doorward/internal/upstream/process"
@@ -239,8 +240,8 @@ func After(c Conn, f func()) {
 
 // userAgent returns "name/version" of the client info, as far as it has them.
 func userAgent(info []byte) string {
-	name, _ := wire.GetString(info, "name")
-	version, _ := wire.GetString(info, "version")
+	name, _ := rawjson.GetString(info, "name")
+	version, _ := rawjson.GetString(info, "version")
 	clean := func(s string) string {
 		return strings.Map(func(r rune) rune {
 			if r <= ' ' || r > '~' || r == '/' {

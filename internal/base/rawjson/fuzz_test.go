@@ -24,7 +24,7 @@ func FuzzSplice(f *testing.F) {
 		}
 		value = bytes.Trim(value, " \n\r\t")
 		before := bytes.Clone(obj)
-		old := wire.Get(obj, key)
+		old := Get(obj, key)
 
 		set := Set(obj, Edit{key, value})
 		if tooDeep(wire.ValidateValue(set)) {
@@ -47,8 +47,8 @@ func FuzzSplice(f *testing.F) {
 		}
 		in := SetIn(obj, key, Edit{"k", value})
 		if !tooDeep(wire.ValidateValue(in)) {
-			spliced(t, obj, in, key, wire.Get(in, key))
-			if got := wire.GetPath(in, key, "k"); !bytes.Equal(got, value) {
+			spliced(t, obj, in, key, Get(in, key))
+			if got := GetPath(in, key, "k"); !bytes.Equal(got, value) {
 				t.Fatalf("%q: inside %q is %q, want %q", in, key, got, value)
 			}
 		}
@@ -71,11 +71,11 @@ func spliced(t *testing.T, before, after []byte, key string, value []byte) {
 	if err := wire.ValidateValue(after); err != nil {
 		t.Fatalf("%q became %q: %v", before, after, err)
 	}
-	if got := wire.Get(after, key); !bytes.Equal(got, value) || (got == nil) != (value == nil) {
+	if got := Get(after, key); !bytes.Equal(got, value) || (got == nil) != (value == nil) {
 		t.Fatalf("%q: %q is %q, want %q", after, key, got, value)
 	}
 	others := func(obj []byte) (members []string) {
-		for k, v := range wire.Members(obj) {
+		for k, v := range Members(obj) {
 			if k != key {
 				members = append(members, k, string(v))
 			}

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Comparable returns raw in a form that is the same for equal values and different for
@@ -22,7 +20,7 @@ func Comparable(raw []byte) []byte {
 		n := 1
 		switch c := text[i]; {
 		case c == '"':
-			n = wire.StringEnd(text, i) - i
+			n = StringEnd(text, i) - i
 		case c == '-' || c >= '0' && c <= '9':
 			for i+n < len(text) && inNumber(text[i+n]) {
 				n++

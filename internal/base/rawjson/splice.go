@@ -34,7 +34,7 @@ func Set(obj []byte, edits ...Edit) []byte {
 	e := splice{obj: obj, edits: edits, out: make([]byte, 0, sizeAfter(obj, edits)), last: start}
 	e.out = append(e.out, obj[:start]...)
 	i := 0
-	for key, value := range wire.Fields(obj) {
+	for key, value := range Fields(obj) {
 		e.member(i, key.In(obj), wire.Span{Start: key.Start, End: value.End}, value.End-value.Start)
 		i++
 	}
@@ -135,7 +135,7 @@ func (s *splice) overruled(i int) bool {
 // object counts as missing: it is replaced when the edits set something,
 // and stays when they only remove.
 func SetIn(obj []byte, key string, edits ...Edit) []byte {
-	inner := wire.Get(obj, key)
+	inner := Get(obj, key)
 	if len(inner) == 0 || inner[0] != '{' {
 		made := Set(nil, edits...)
 		if len(made) == len("{}") {
@@ -148,13 +148,4 @@ func SetIn(obj []byte, key string, edits ...Edit) []byte {
 		return obj
 	}
 	return Set(obj, Edit{key, changed})
-}
-
-// keyIs reports whether the unescaped text of rawKey, which has its quotes, is want.
-func keyIs(rawKey []byte, want string) bool {
-	if bytes.IndexByte(rawKey, '\\') < 0 {
-		return len(rawKey) >= 2 && string(rawKey[1:len(rawKey)-1]) == want
-	}
-	name, ok := wire.Text(rawKey)
-	return ok && name == want
 }

@@ -51,7 +51,7 @@ func (m *stringMap) between(gap []byte) {
 
 // one handles the string whose opening quote is at p.
 func (m *stringMap) one(p int) {
-	m.at = wire.StringEnd(m.raw, p)
+	m.at = StringEnd(m.raw, p)
 	if m.at-p < 2 {
 		return
 	}

@@ -30,7 +30,7 @@ func IsText(raw []byte, want string) bool {
 
 // InMember applies f to the value of one member of an object, if it exists.
 func InMember(raw []byte, key string, f func([]byte) []byte) []byte {
-	value := wire.Get(raw, key)
+	value := Get(raw, key)
 	if value == nil {
 		return raw
 	}
@@ -48,7 +48,7 @@ func InElements(f func([]byte) []byte) func([]byte) []byte {
 			return raw
 		}
 		out, changed := []byte{'['}, false
-		for e := range wire.Elements(raw) {
+		for e := range Elements(raw) {
 			with := f(e)
 			changed = changed || !Same(with, e)
 			out = append(AppendComma(out), with...)
@@ -68,7 +68,7 @@ func InMembers(f func([]byte) []byte) func([]byte) []byte {
 			return raw
 		}
 		var edits []Edit
-		for key, value := range wire.Members(raw) {
+		for key, value := range Members(raw) {
 			if out := f(value); !Same(out, value) {
 				edits = append(edits, Edit{Key: key, Value: out})
 			}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/daemon/admin"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // servers lists the configured servers.
@@ -59,7 +59,7 @@ func (c *Console) server(q *request) (page, error) {
 			d.More = len(all) - mostItems
 			break
 		}
-		description, _ := wire.GetString(all[key], "description")
+		description, _ := rawjson.GetString(all[key], "description")
 		d.Items = append(d.Items, item{Key: key, Description: description, Bytes: len(all[key]), Tokens: (len(all[key]) + 3) / 4})
 	}
 	return page{View: "server", Title: "Server " + s.Name, Data: d}, nil

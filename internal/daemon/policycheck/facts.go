@@ -14,16 +14,22 @@ func word(f policy.Form) string {
 	return [...]string{"text", "a number", "true or false", "a set of texts", "a set of numbers", "a set of entities"}[f]
 }
 
-// factsOf lists the names of a group, sorted.
-func factsOf(grade principal.Grade) []string {
-	var out []string
-	for name, f := range policy.KnownFacts {
-		if slices.Contains(f.Grades, grade) {
-			out = append(out, name)
+// occurs lists the facts that occur with each grade, sorted by name.
+var occurs = map[principal.Grade][]string{
+	principal.Attested: {"gid", "groups", "instance", "label", "uid"},
+	principal.Verified: {"audience", "client_id", "issuer", "launcher", "oauth_scope", "parent", "scope", "subject", "token"},
+	principal.Observed: {"cgroup", "exe", "exe_sha256", "instance", "namespaces", "parent_exe", "parents", "pid", "start", "uid", "unit"},
+}
+
+// gradesOf lists the grades with which a fact occurs, the best first.
+func gradesOf(name string) string {
+	var all []string
+	for _, g := range []principal.Grade{principal.Attested, principal.Verified, principal.Observed} {
+		if slices.Contains(occurs[g], name) {
+			all = append(all, g.String())
 		}
 	}
-	slices.Sort(out)
-	return out
+	return strings.Join(all, " or ")
 }
 
 // attributes returns the attributes of a principal or of a resource that rules can read.

@@ -15,6 +15,9 @@ import (
 // Compile is policy.Compile with all problems of the file. The Set is nil if a problem is
 // more than a warning.
 func Compile(o policy.Options) (*policy.Set, []policy.Problem) {
+	if problems := unreadable(o.File, o.Text); problems != nil {
+		return nil, problems
+	}
 	set, problems := policy.Compile(o)
 	if len(problems) == 1 && problems[0].Syntax != nil {
 		return nil, []policy.Problem{syntaxProblem(o.File, o.Text, problems[0].Syntax)}

@@ -3,7 +3,6 @@ package policycheck
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
@@ -92,7 +91,7 @@ func (l *linter) context(p policy.Path) {
 func (l *linter) fact(grade principal.Grade, p policy.Path) {
 	if len(p.Steps) == 1 {
 		if !p.Has {
-			l.fail("name the fact, as in context.%s.%s", grade, factsOf(grade)[0])
+			l.fail("name the fact, as in context.%s.%s", grade, occurs[grade][0])
 		}
 		return
 	}
@@ -100,20 +99,12 @@ func (l *linter) fact(grade principal.Grade, p policy.Path) {
 	f, ok := policy.KnownFacts[name]
 	switch {
 	case !ok:
-		l.fail("there is no %s fact %s; %s", grade, policy.Clip(name), oneOf("there are", factsOf(grade)))
-	case !slices.Contains(f.Grades, grade):
-		l.fail("the fact %s is never %s; it is %s", name, grade, gradesOf(f))
+		l.fail("there is no %s fact %s; %s", grade, policy.Clip(name), oneOf("there are", occurs[grade]))
+	case !slices.Contains(occurs[grade], name):
+		l.fail("the fact %s is never %s; it is %s", name, grade, gradesOf(name))
 	case len(p.Steps) > 2:
 		l.fail("context.%s.%s has no members: it is %s", grade, name, word(f.Form))
 	}
-}
-
-func gradesOf(f policy.Fact) string {
-	var all []string
-	for _, g := range f.Grades {
-		all = append(all, g.String())
-	}
-	return strings.Join(all, " or ")
 }
 
 // formOf returns the form of a path's value; false: it is not known in advance.

@@ -89,10 +89,10 @@ func factOf(grade, name string, values []string) (principal.Fact, error) {
 	}
 	f, ok := policy.KnownFacts[name]
 	if !ok {
-		return principal.Fact{}, fmt.Errorf("there is no %s fact %s; %s", grade, policy.Clip(name), oneOf("there are", factsOf(g)))
+		return principal.Fact{}, fmt.Errorf("there is no %s fact %s; %s", grade, policy.Clip(name), oneOf("there are", occurs[g]))
 	}
-	if !slices.Contains(f.Grades, g) {
-		return principal.Fact{}, fmt.Errorf("the fact %s is never %s; it is %s", name, grade, gradesOf(f))
+	if !slices.Contains(occurs[g], name) {
+		return principal.Fact{}, fmt.Errorf("the fact %s is never %s; it is %s", name, grade, gradesOf(name))
 	}
 	if f.Sep == "" && len(values) != 1 {
 		return principal.Fact{}, fmt.Errorf("the fact %s has one value: it is %s", name, word(f.Form))

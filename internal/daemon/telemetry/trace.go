@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -164,9 +165,9 @@ func spanOf(method string) string {
 // joined adds the client's trace to ctx. _meta takes precedence over the headers, which a
 // program in between may have set.
 func joined(ctx context.Context, x *front.Exchange) context.Context {
-	meta := wire.Get(x.Params, "_meta")
-	parent, _ := wire.GetString(meta, parentKey)
-	state, _ := wire.GetString(meta, stateKey)
+	meta := rawjson.Get(x.Params, "_meta")
+	parent, _ := rawjson.GetString(meta, parentKey)
+	state, _ := rawjson.GetString(meta, stateKey)
 	if parent == "" {
 		parent, state = x.Sent(parentKey), x.Sent(stateKey)
 	}

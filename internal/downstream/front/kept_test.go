@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/sessionstore"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // disk is a Keeper on a real directory.
@@ -331,7 +331,7 @@ func TestNumbersOfAnEarlierRunMeanNothing(t *testing.T) {
 		t.Fatalf("a late answer was taken: %s", r.Result)
 	default:
 	}
-	number := string(wire.Get(question.Data, "id"))
+	number := string(rawjson.Get(question.Data, "id"))
 	next.do("POST", "/mcp/s", `{"jsonrpc":"2.0","id":`+number+`,"result":{"roots":[]}}`, "Mcp-Session-Id", id)
 	if r := <-asked; string(r.Result) != `{"roots":[]}` {
 		t.Errorf("answered %s", r.Result)

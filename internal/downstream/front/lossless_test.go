@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // oldClient is a client of HTTP+SSE with a small receive buffer: its stream fills the buffer
@@ -82,7 +82,7 @@ func (c *oldClient) read(n, m int, pause time.Duration) (answers map[string]int,
 		if err != nil {
 			return answers, notices, err
 		}
-		if id := wire.Get(e.Data, "id"); id != nil {
+		if id := rawjson.Get(e.Data, "id"); id != nil {
 			answers[string(id)]++
 		} else {
 			notices++

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -79,8 +80,8 @@ func overStdio(h http.Header) bool {
 // checkModern compares headers with the members of the body that they repeat. Only the body
 // is acted on (Streamable HTTP, "Server Validation").
 func checkModern(in *inbound, m *wire.Message, version string) *wire.Error {
-	meta := wire.Get(m.Params, "_meta")
-	caps := wire.Get(meta, wire.MetaCapabilities)
+	meta := rawjson.Get(m.Params, "_meta")
+	caps := rawjson.Get(meta, wire.MetaCapabilities)
 	switch {
 	case version == "" || firstByte(caps) != '{':
 		return errMeta
@@ -117,7 +118,7 @@ func nameMatches(h http.Header, m *wire.Message) bool {
 	if member == "" {
 		return true
 	}
-	name, ok := wire.GetString(m.Params, member)
+	name, ok := rawjson.GetString(m.Params, member)
 	if !ok {
 		return true // the Handler refuses such params
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -164,7 +165,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who *principal.Princ
 
 // classify determines the era from header and body together.
 func (d *Door) classify(in *inbound, m *wire.Message) {
-	meta := wire.GetPath(m.Params, "_meta", wire.MetaVersion)
+	meta := rawjson.GetPath(m.Params, "_meta", wire.MetaVersion)
 	version, _ := wire.Text(meta)
 	id := in.r.Header.Get("Mcp-Session-Id")
 	switch {

@@ -151,7 +151,7 @@ func (s *Session) leave(id wire.ID) {
 // cancel ends the request that a notifications/cancelled names, if it is running in this
 // session; anything else is ignored (Cancellation).
 func (s *Session) cancel(params []byte) {
-	id := wire.Get(params, "requestId")
+	id := rawjson.Get(params, "requestId")
 	s.mu.Lock()
 	cancel := s.calls[string(id)]
 	s.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 // Doorward supports it, else the newest version with a handshake (2025-11-25 Lifecycle,
 // "Version Negotiation").
 func negotiated(init []byte) string {
-	if v, _ := wire.GetString(init, "protocolVersion"); protocol.IsLegacyVersion(v) {
+	if v, _ := rawjson.GetString(init, "protocolVersion"); protocol.IsLegacyVersion(v) {
 		return v
 	}
 	return protocol.LatestLegacy

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -157,7 +157,7 @@ func TestManyListensDisplaceNoEarlierListen(t *testing.T) {
 		if i%64 == 0 {
 			_, ack := c.listen(t, many)
 			n := 0
-			for range wire.Elements(wire.GetPath(ack.Params, "notifications", "resourceSubscriptions")) {
+			for range rawjson.Elements(rawjson.GetPath(ack.Params, "notifications", "resourceSubscriptions")) {
 				n++
 			}
 			if n != urisKept {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -60,9 +61,9 @@ func (c *client) ask(method string, params any) upstream.Reply {
 	c.h.t.Helper()
 	raw, err := json.Marshal(params)
 	c.h.must(err)
-	name, ok := wire.GetString(raw, "name")
+	name, ok := rawjson.GetString(raw, "name")
 	if !ok {
-		name, _ = wire.GetString(raw, "uri")
+		name, _ = rawjson.GetString(raw, "uri")
 	}
 	act := c.act(method, name)
 	var pass gate.Pass
@@ -100,18 +101,18 @@ func (c *client) tool(name string, args m) (text string, r upstream.Reply) {
 
 // textIn is the first text in a list of a result.
 func textIn(r upstream.Reply, list string) string {
-	for e := range wire.Elements(wire.Get(r.Result, list)) {
-		if inner := wire.Get(e, "content"); inner != nil {
+	for e := range rawjson.Elements(rawjson.Get(r.Result, list)) {
+		if inner := rawjson.Get(e, "content"); inner != nil {
 			e = inner
 		}
-		text, _ := wire.GetString(e, "text")
+		text, _ := rawjson.GetString(e, "text")
 		return text
 	}
 	return ""
 }
 
 func isDegraded(r upstream.Reply) bool {
-	return string(wire.GetPath(r.Result, "_meta", "doorward/degraded")) == "true"
+	return string(rawjson.GetPath(r.Result, "_meta", "doorward/degraded")) == "true"
 }
 
 // everything is all that a client can list or read, in every way, as one text.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -48,7 +48,7 @@ func TestAConnectionThatIsOverIsForgotten(t *testing.T) {
 	c := h.modern("a", h.full())
 	l := c.hear(t)
 	c.conn.Close()
-	if r := <-l.done; string(wire.Get(r.Result, "resultType")) != `"complete"` {
+	if r := <-l.done; string(rawjson.Get(r.Result, "resultType")) != `"complete"` {
 		t.Errorf("%+v", r)
 	}
 	if len(h.s.conns.all()) != 0 || c.conn.Err() == nil {

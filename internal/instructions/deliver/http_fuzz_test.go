@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/instructions/document"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // FuzzATokenInAQuery: queryBearsToken finds every token and every parameter named
@@ -61,10 +61,10 @@ func FuzzABody(f *testing.F) {
 		if decode(body, &in) != nil || len(body) == 0 {
 			return
 		}
-		if project, _ := wire.GetString(body, "project"); project != in.Project {
+		if project, _ := rawjson.GetString(body, "project"); project != in.Project {
 			t.Fatalf("%q: %q", body, in.Project)
 		}
-		if name, _ := wire.GetString(wire.Get(body, "client"), "name"); name != in.Client.Name {
+		if name, _ := rawjson.GetString(rawjson.Get(body, "client"), "name"); name != in.Client.Name {
 			t.Fatalf("%q: %q", body, in.Client.Name)
 		}
 		var again map[string]any

@@ -130,7 +130,7 @@ func (c *conn) rejoin(a gate.Act) {
 // subscribe begins or ends the push for a resource on a legacy session's stream. It does
 // not reveal whether the resource exists; it may be added later.
 func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Reply {
-	uri, _ := wire.GetString(r.Params, "uri")
+	uri, _ := rawjson.GetString(r.Params, "uri")
 	p, ok := c.pass(ctx)
 	switch _, known := nameAt(uri); {
 	case c.modern:
@@ -197,7 +197,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 		return upstream.Reply{Error: errNoPass}, nil
 	}
 	l := c.s.readers.newListen(p.Act())
-	l.want(wire.Get(r.Params, "notifications"))
+	l.want(rawjson.Get(r.Params, "notifications"))
 	tag := rawjson.Set(nil, rawjson.Edit{Key: wire.MetaSubscription, Value: wire.IntID(listens.Add(1))})
 	tagged := func(params []byte) []byte { return rawjson.Set(params, rawjson.Edit{Key: "_meta", Value: tag}) }
 	c.mu.Lock()
@@ -233,9 +233,9 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 
 // want takes over the parts of a filter that this server supports. Tools never change.
 func (l *listen) want(filter []byte) {
-	l.prompts = string(wire.Get(filter, "promptsListChanged")) == "true"
-	l.resources = string(wire.Get(filter, "resourcesListChanged")) == "true"
-	for raw := range wire.Elements(wire.Get(filter, "resourceSubscriptions")) {
+	l.prompts = string(rawjson.Get(filter, "promptsListChanged")) == "true"
+	l.resources = string(rawjson.Get(filter, "resourcesListChanged")) == "true"
+	for raw := range rawjson.Elements(rawjson.Get(filter, "resourceSubscriptions")) {
 		uri, _ := wire.Text(raw)
 		if _, ok := nameAt(uri); ok && len(l.uris) < urisKept {
 			l.uris[uri] = true

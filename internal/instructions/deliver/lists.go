@@ -82,13 +82,13 @@ func entry(key, name, description string, more []rawjson.Edit) []byte {
 func promptArguments(d *document.Document) []rawjson.Edit {
 	schema := d.Schema()
 	needed := make(map[string]bool)
-	for v := range wire.Elements(wire.Get(schema, "required")) {
+	for v := range rawjson.Elements(rawjson.Get(schema, "required")) {
 		name, _ := wire.Text(v)
 		needed[name] = true
 	}
 	var out []byte
-	for name, v := range wire.Members(wire.Get(schema, "properties")) {
-		about, _ := wire.GetString(v, "description")
+	for name, v := range rawjson.Members(rawjson.Get(schema, "properties")) {
+		about, _ := rawjson.GetString(v, "description")
 		out = append(append(out, ','), entry("name", name, about,
 			[]rawjson.Edit{{Key: "required", Value: strconv.AppendBool(nil, needed[name])}})...)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -37,15 +38,15 @@ func TestTheToolsAreTheSameForEveryCaller(t *testing.T) {
 		t.Error("the list of tools depends on the token")
 	}
 	var names []string
-	for tool := range wire.Elements(wire.Get([]byte(legacy[0]), "tools")) {
-		name, _ := wire.GetString(tool, "name")
+	for tool := range rawjson.Elements(rawjson.Get([]byte(legacy[0]), "tools")) {
+		name, _ := rawjson.GetString(tool, "name")
 		names = append(names, name)
-		about, _ := wire.GetString(tool, "description")
+		about, _ := rawjson.GetString(tool, "description")
 		if len(about) >= 2048 || len(about) < 40 {
 			t.Errorf("%s: a description of %d bytes", name, len(about))
 		}
 		var s jsonschema.Schema
-		if err := s.UnmarshalJSON(wire.Get(tool, "inputSchema")); err != nil {
+		if err := s.UnmarshalJSON(rawjson.Get(tool, "inputSchema")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -59,24 +60,24 @@ func TestCapabilitiesAndCachingFollowTheEra(t *testing.T) {
 	h := build(t, plan{})
 	legacy, modern := h.legacy("a", ""), h.modern("b", "")
 	for _, c := range []*client{legacy, modern} {
-		if caps := string(wire.Get(c.hello, "capabilities")); caps != `{"tools":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}` || wire.ValidateValue(c.hello) != nil {
+		if caps := string(rawjson.Get(c.hello, "capabilities")); caps != `{"tools":{},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}` || wire.ValidateValue(c.hello) != nil {
 			t.Errorf("%s", c.hello)
 		}
-		if wire.Get(c.hello, "instructions") != nil {
+		if rawjson.Get(c.hello, "instructions") != nil {
 			t.Errorf("the relay puts them there: %s", c.hello)
 		}
 	}
-	if wire.Get(legacy.hello, "protocolVersion") == nil || wire.Get(legacy.hello, "ttlMs") != nil {
+	if rawjson.Get(legacy.hello, "protocolVersion") == nil || rawjson.Get(legacy.hello, "ttlMs") != nil {
 		t.Errorf("%s", legacy.hello)
 	}
-	if string(wire.Get(modern.hello, "cacheScope")) != `"private"` || wire.Get(modern.hello, "supportedVersions") == nil || string(wire.Get(modern.hello, "ttlMs")) != "60000" {
+	if string(rawjson.Get(modern.hello, "cacheScope")) != `"private"` || rawjson.Get(modern.hello, "supportedVersions") == nil || string(rawjson.Get(modern.hello, "ttlMs")) != "60000" {
 		t.Errorf("%s", modern.hello)
 	}
 	for method, ttl := range map[string]string{"tools/list": "300000", "prompts/list": "60000", "resources/list": "60000", "resources/templates/list": "300000"} {
-		if r := modern.ask(method, m{}); string(wire.Get(r.Result, "ttlMs")) != ttl || string(wire.Get(r.Result, "cacheScope")) != `"private"` {
+		if r := modern.ask(method, m{}); string(rawjson.Get(r.Result, "ttlMs")) != ttl || string(rawjson.Get(r.Result, "cacheScope")) != `"private"` {
 			t.Errorf("%s: %s", method, r.Result)
 		}
-		if r := legacy.ask(method, m{}); wire.Get(r.Result, "ttlMs") != nil {
+		if r := legacy.ask(method, m{}); rawjson.Get(r.Result, "ttlMs") != nil {
 			t.Errorf("%s: %s", method, r.Result)
 		}
 	}
@@ -111,7 +112,7 @@ func TestReadGivesTheWholeAndEachByItsName(t *testing.T) {
 	id := h.full()
 	for _, c := range []*client{h.legacy("a", id), h.modern("b", id)} {
 		all, r := c.tool("read", m{})
-		if !strings.Contains(all, plantedJudge) || !strings.Contains(all, plantedPlan) || isDegraded(r) || string(wire.Get(r.Result, "isError")) == "true" {
+		if !strings.Contains(all, plantedJudge) || !strings.Contains(all, plantedPlan) || isDegraded(r) || string(rawjson.Get(r.Result, "isError")) == "true" {
 			t.Error(all)
 		}
 		if same, _ := c.tool("read", m{"name": "session"}); same != all {
@@ -125,16 +126,16 @@ func TestReadGivesTheWholeAndEachByItsName(t *testing.T) {
 		if !strings.Contains(text, "Decide ⟦ignore ] all⟧, 3 times.") || !strings.Contains(text, "was given by the caller") {
 			t.Error(text)
 		}
-		if text, r := c.tool("read", m{"name": "verdict"}); !strings.HasPrefix(text, "vars.case: ") || string(wire.Get(r.Result, "isError")) != "true" {
+		if text, r := c.tool("read", m{"name": "verdict"}); !strings.HasPrefix(text, "vars.case: ") || string(rawjson.Get(r.Result, "isError")) != "true" {
 			t.Error(text)
 		}
 		for _, name := range []string{"foreign", "nothing"} {
-			if text, r := c.tool("read", m{"name": name}); text != textUnknown || string(wire.Get(r.Result, "isError")) != "true" {
+			if text, r := c.tool("read", m{"name": name}); text != textUnknown || string(rawjson.Get(r.Result, "isError")) != "true" {
 				t.Error(text)
 			}
 		}
 		for _, args := range []m{{"name": 7}, {"name": "Plan"}, {"name": ""}, {"names": "plan"}, {"vars": "x", "name": "plan"}, {"vars": m{}}, {"name": "session", "vars": m{}}} {
-			if text, r := c.tool("read", args); text != textInvalid || string(wire.Get(r.Result, "isError")) != "true" {
+			if text, r := c.tool("read", args); text != textInvalid || string(rawjson.Get(r.Result, "isError")) != "true" {
 				t.Errorf("%v: %s", args, text)
 			}
 		}
@@ -148,8 +149,8 @@ func TestStatusTellsHowItStands(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	var schema jsonschema.Schema
-	for tool := range wire.Elements(toolList) {
-		if raw := wire.Get(tool, "outputSchema"); raw != nil {
+	for tool := range rawjson.Elements(toolList) {
+		if raw := rawjson.Get(tool, "outputSchema"); raw != nil {
 			h.must(schema.UnmarshalJSON(raw))
 		}
 	}
@@ -159,7 +160,7 @@ func TestStatusTellsHowItStands(t *testing.T) {
 	h.end(over)
 	for delivery, want := range map[string]string{h.full(): `"state":"full"`, h.partly(): `"scope":["structural"]`, "": `"reason":"no_token"`, over: `"reason":"expired"`} {
 		text, r := h.modern("a", delivery).tool("status", m{})
-		if !strings.Contains(text, want) || string(wire.Get(r.Result, "structuredContent")) != text {
+		if !strings.Contains(text, want) || string(rawjson.Get(r.Result, "structuredContent")) != text {
 			t.Errorf("%s: %s", want, r.Result)
 		}
 		var value any
@@ -177,8 +178,8 @@ func TestOnlyPermittedPromptsAreListedAndGiven(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	names := func(c *client) (out []string) {
-		for p := range wire.Elements(wire.Get(c.ask("prompts/list", m{}).Result, "prompts")) {
-			name, _ := wire.GetString(p, "name")
+		for p := range rawjson.Elements(rawjson.Get(c.ask("prompts/list", m{}).Result, "prompts")) {
+			name, _ := rawjson.GetString(p, "name")
 			out = append(out, name)
 		}
 		return out
@@ -206,7 +207,7 @@ func TestOnlyPermittedPromptsAreListedAndGiven(t *testing.T) {
 	}{{"verdict", m{"case": "x", "count": "many"}, "count"}, {"verdict", m{}, "case"}, {"verdict", m{"case": "x", "other": "y"}, "other"},
 		{"verdict", m{"case": 7}, ""}, {"voice", m{"x": "y"}, ""}, {"session", m{"x": "y"}, ""}} {
 		r := get(c.name, c.args)
-		variable, _ := wire.GetString(rawData(r), "variable")
+		variable, _ := rawjson.GetString(rawData(r), "variable")
 		if r.Error == nil || r.Error.Code != -32602 || r.Error.Message != "Invalid arguments" || variable != c.variable {
 			t.Errorf("%s %v: %+v", c.name, c.args, r)
 		}
@@ -229,8 +230,8 @@ func TestOnlyPermittedResourcesAreListedAndGiven(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	uris := func(c *client) (out []string) {
-		for p := range wire.Elements(wire.Get(c.ask("resources/list", m{}).Result, "resources")) {
-			uri, _ := wire.GetString(p, "uri")
+		for p := range rawjson.Elements(rawjson.Get(c.ask("resources/list", m{}).Result, "resources")) {
+			uri, _ := rawjson.GetString(p, "uri")
 			out = append(out, strings.TrimPrefix(uri, "instr://"))
 		}
 		return out
@@ -246,7 +247,7 @@ func TestOnlyPermittedResourcesAreListedAndGiven(t *testing.T) {
 	for _, scheme := range []string{"instr://", "instructions://"} {
 		for uri, want := range map[string]string{"session": plantedJudge, "voice": plantedVoice, "templates/voice": plantedVoice, "templates/mixed": plantedJudge, "templates/verdict": "Decide {{case}}, {{count}} times."} {
 			r := full.ask("resources/read", m{"uri": scheme + uri})
-			if !strings.Contains(textIn(r, "contents"), want) || !strings.Contains(string(r.Result), `"uri":"`+scheme+uri+`"`) || string(wire.Get(r.Result, "ttlMs")) != "60000" || string(wire.Get(r.Result, "cacheScope")) != `"private"` {
+			if !strings.Contains(textIn(r, "contents"), want) || !strings.Contains(string(r.Result), `"uri":"`+scheme+uri+`"`) || string(rawjson.Get(r.Result, "ttlMs")) != "60000" || string(rawjson.Get(r.Result, "cacheScope")) != `"private"` {
 				t.Errorf("%s: %s %v", uri, r.Result, r.Error)
 			}
 		}

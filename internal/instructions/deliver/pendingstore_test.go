@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // early is the house with another server that has no store yet.
@@ -165,7 +165,7 @@ func TestAListenWithAnUncheckedTokenListensAgain(t *testing.T) {
 	h.s.Again()
 	h.s.Again()
 	all := []string{"resources/updated instr://session", "resources/updated instr://templates/plan", "resources/updated instructions://templates/foreign"}
-	if r := <-modern.done; string(wire.Get(r.Result, "resultType")) != `"complete"` || len(modern.events) != len(all) {
+	if r := <-modern.done; string(rawjson.Get(r.Result, "resultType")) != `"complete"` || len(modern.events) != len(all) {
 		t.Errorf("it ends with %+v, after %d events", r, len(modern.events))
 	}
 	h.tell()
@@ -174,7 +174,7 @@ func TestAListenWithAnUncheckedTokenListensAgain(t *testing.T) {
 			t.Errorf("%s heard %q", who, got)
 		}
 	}
-	if late := h.modern("late", unjudged).hear(t); string(wire.Get((<-late.done).Result, "resultType")) != `"complete"` {
+	if late := h.modern("late", unjudged).hear(t); string(rawjson.Get((<-late.done).Result, "resultType")) != `"complete"` {
 		t.Error("one that comes late goes on")
 	}
 	bears.delivery = id

@@ -18,8 +18,8 @@ func (c *conn) prompt(ctx context.Context, r *upstream.Request) (upstream.Reply,
 	if !ok {
 		return upstream.Reply{Error: errNoPass}, nil
 	}
-	name, _ := wire.GetString(r.Params, "name")
-	args := wire.Get(r.Params, "arguments")
+	name, _ := rawjson.GetString(r.Params, "name")
+	args := rawjson.Get(r.Params, "arguments")
 	o, about := composed(MaxComposed), aboutSession
 	if name != nameSession {
 		reader, _ := c.s.readers.readerOf(p.Act())
@@ -100,7 +100,7 @@ func promptOrder(d *document.Document, args []byte) (order, bool) {
 // or it is no JSON value. The schema of the variable then checks it.
 func promptVars(d *document.Document, args []byte) ([]byte, bool) {
 	var edits []rawjson.Edit
-	for name, raw := range wire.Members(args) {
+	for name, raw := range rawjson.Members(args) {
 		text, ok := wire.Text(raw)
 		if !ok {
 			return nil, false
@@ -116,11 +116,11 @@ func promptVars(d *document.Document, args []byte) ([]byte, bool) {
 
 // isText reports whether a schema accepts a text. A schema without a type does.
 func isText(schema []byte) bool {
-	kind := wire.Get(schema, "type")
+	kind := rawjson.Get(schema, "type")
 	if kind == nil || string(kind) == `"string"` {
 		return true
 	}
-	for k := range wire.Elements(kind) {
+	for k := range rawjson.Elements(kind) {
 		if string(k) == `"string"` {
 			return true
 		}

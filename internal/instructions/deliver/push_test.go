@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -45,7 +46,7 @@ func (c *client) hear(t *testing.T) *hearing {
 	}
 	l, ack := c.listen(t, everyChange)
 	want := `{"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["instr://session","instr://templates/plan","instructions://templates/foreign"]}`
-	if got := string(wire.Get(ack.Params, "notifications")); got != want || wire.GetPath(ack.Params, "_meta", wire.MetaSubscription) == nil {
+	if got := string(rawjson.Get(ack.Params, "notifications")); got != want || rawjson.GetPath(ack.Params, "_meta", wire.MetaSubscription) == nil {
 		t.Errorf("%s %s", ack.Method, ack.Params)
 	}
 	return l
@@ -108,7 +109,7 @@ func (l *hearing) heard(t *testing.T) (out []string) {
 			return out
 		}
 		word := strings.TrimPrefix(e.Method, "notifications/")
-		if uri, ok := wire.GetString(e.Params, "uri"); ok {
+		if uri, ok := rawjson.GetString(e.Params, "uri"); ok {
 			word += " " + uri
 		}
 		out = append(out, word)

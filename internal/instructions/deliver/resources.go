@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/builtin"
 )
@@ -18,7 +17,7 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if !ok {
 		return upstream.Reply{Error: errNoPass}, nil
 	}
-	uri, _ := wire.GetString(r.Params, "uri")
+	uri, _ := rawjson.GetString(r.Params, "uri")
 	name, ok := nameAt(uri)
 	if !ok {
 		return upstream.Reply{Error: errNoURI}, nil

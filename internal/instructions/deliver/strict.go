@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -112,7 +113,7 @@ func fits(raw []byte, t reflect.Type) bool {
 	if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) == 0 || raw[0] != '{' {
 		return false
 	}
-	for name, value := range wire.Members(raw) {
+	for name, value := range rawjson.Members(raw) {
 		f, ok := member(t, name)
 		if !ok || string(value) == "null" || f.Type.Kind() == reflect.Struct && !fits(value, f.Type) {
 			return false

@@ -33,8 +33,8 @@ func (c *conn) call(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if !ok {
 		return upstream.Reply{Error: errNoPass}, nil
 	}
-	args := wire.Get(r.Params, "arguments")
-	switch name, _ := wire.GetString(r.Params, "name"); name {
+	args := rawjson.Get(r.Params, "arguments")
+	switch name, _ := rawjson.GetString(r.Params, "name"); name {
 	case "read":
 		return c.callRead(ctx, p, args)
 	case "status":
@@ -49,7 +49,7 @@ func (c *conn) call(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 // readArgs parses the arguments of read; false: they do not fit.
 func readArgs(raw []byte) (o order, ok bool) {
 	o = composed(MaxComposed)
-	for key, v := range wire.Members(raw) {
+	for key, v := range rawjson.Members(raw) {
 		switch {
 		case key == "name":
 			name, isText := wire.Text(v)
@@ -73,7 +73,7 @@ func readArgs(raw []byte) (o order, ok bool) {
 func isObject(raw []byte) bool { return len(raw) == 0 || raw[0] == '{' }
 
 func isEmpty(raw []byte) bool {
-	for range wire.Members(raw) {
+	for range rawjson.Members(raw) {
 		return false
 	}
 	return isObject(raw)

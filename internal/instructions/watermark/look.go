@@ -65,7 +65,7 @@ func (l *looking) value(raw []byte, skip []string) []byte {
 		return l.strings(raw)
 	}
 	var edits []rawjson.Edit
-	for name, v := range wire.Members(raw) {
+	for name, v := range rawjson.Members(raw) {
 		if slices.Contains(skip, name) {
 			continue
 		}

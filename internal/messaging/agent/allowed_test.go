@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -95,7 +95,7 @@ func TestTheInboxResourceNeedsTheRightToRead(t *testing.T) {
 		}
 	}
 	deaf := c.listen()
-	if ack := next1(t, deaf.events); string(wire.Get(ack.Params, "notifications")) != "{}" {
+	if ack := next1(t, deaf.events); string(rawjson.Get(ack.Params, "notifications")) != "{}" {
 		t.Errorf("granted: %s", ack.Params)
 	}
 	b.call("send", m{"to": "a", "body": "two"}).want("")

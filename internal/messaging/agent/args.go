@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"regexp"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // args holds the arguments of a call, checked against its schema.
@@ -29,7 +29,7 @@ func (s schemas) parseArgs(raw []byte) (args, error) {
 		return nil, refuse(mail.InvalidArgument)
 	}
 	for name := range a {
-		if wire.GetPath(s.input, "properties", name) == nil {
+		if rawjson.GetPath(s.input, "properties", name) == nil {
 			return nil, refusef(mail.InvalidArgument, "there is no argument %s", token(name))
 		}
 	}
@@ -56,7 +56,7 @@ const longSchema = 300
 // value.
 func (s schemas) misfit(a args, err error) *problem {
 	var required []string
-	_ = json.Unmarshal(wire.Get(s.input, "required"), &required) // on an error none counts as missing
+	_ = json.Unmarshal(rawjson.Get(s.input, "required"), &required) // on an error none counts as missing
 	for _, name := range required {
 		if !a.has(name) {
 			return refusef(mail.InvalidArgument, "the argument %s is missing", name)
@@ -76,7 +76,7 @@ func (s schemas) misfit(a args, err error) *problem {
 // than longSchema.
 func (s schemas) wanted(name string) string {
 	var property map[string]any
-	if json.Unmarshal(wire.GetPath(s.input, "properties", name), &property) != nil {
+	if json.Unmarshal(rawjson.GetPath(s.input, "properties", name), &property) != nil {
 		return ""
 	}
 	delete(property, "description")

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Each error code that callers act on is returned in its situation, through calls of tools.
@@ -196,7 +196,7 @@ func TestADetailOfARefusalStandsAlone(t *testing.T) {
 	} {
 		p := problemOf(&c.refused)
 		raw, err := json.Marshal(p.failure())
-		if got := string(wire.GetPath(raw, "error", "details")); got != c.want || err != nil {
+		if got := string(rawjson.GetPath(raw, "error", "details")); got != c.want || err != nil {
 			t.Errorf("%+v: %s %v", c.refused, got, err)
 		}
 		if !strings.HasSuffix(p.text, c.refused.First) {

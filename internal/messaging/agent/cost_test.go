@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -44,9 +44,9 @@ func TestEveryParameterIsDescribed(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	n := 0
-	for tool := range wire.Elements(wire.Get(toolsOf(t, h.legacy("a")), "tools")) {
-		name, _ := wire.GetString(tool, "name")
-		input := wire.Get(tool, "inputSchema")
+	for tool := range rawjson.Elements(rawjson.Get(toolsOf(t, h.legacy("a")), "tools")) {
+		name, _ := rawjson.GetString(tool, "name")
+		input := rawjson.Get(tool, "inputSchema")
 		if _, err := resolve(input); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -115,7 +115,7 @@ func TestABodyStandsOnceInAnAnswer(t *testing.T) {
 		if n := strings.Count(string(r.want("").raw), body); n != 1 {
 			t.Errorf("the body stands %d times in %s", n, r.raw)
 		}
-		if (wire.Get(r.raw, "structuredContent") != nil) != structured || strings.Contains(r.text, body) == structured {
+		if (rawjson.Get(r.raw, "structuredContent") != nil) != structured || strings.Contains(r.text, body) == structured {
 			t.Errorf("it stands in the wrong place: %s", r.raw)
 		}
 		if n := tokens(r.raw); n > 200 && !structured {

@@ -55,7 +55,7 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 	if pass.Act().Who.Key() != cn.who.Key() || pass.Act().Session != cn.digest {
 		return upstream.Reply{Error: errNoPass}, pass.Refuse(rulePrefix+"FOREIGN_PASS", gate.CodeDenied).Err
 	}
-	name, _ := wire.GetString(r.Params, "name")
+	name, _ := rawjson.GetString(r.Params, "name")
 	v := s.verbs[name]
 	if v == nil {
 		if refusal := pass.Refuse(rulePrefix+"UNKNOWN_TOOL", gate.CodeDenied); refusal.Err != nil {
@@ -63,7 +63,7 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 		}
 		return upstream.Reply{Error: errNoTool}, nil
 	}
-	c := &call{s: s, verb: v, pass: pass.As(v.action, ServerName+"/"+v.name, pass.Rule()), raw: wire.Get(r.Params, "arguments")}
+	c := &call{s: s, verb: v, pass: pass.As(v.action, ServerName+"/"+v.name, pass.Rule()), raw: rawjson.Get(r.Params, "arguments")}
 	c.addressing, c.starting = addressing{c}, starting{c}
 	c.namespace = namespaceOf(r)
 	c.progress = progressOf(r, on)

@@ -22,7 +22,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -296,7 +295,7 @@ func (c *agentClient) try(ctx context.Context, tool string, args any, on func(up
 		}
 		raw = string(b)
 	}
-	if (tool == "inbox" || tool == "read") && raw[0] == '{' && wire.Get([]byte(raw), "format") == nil {
+	if (tool == "inbox" || tool == "read") && raw[0] == '{' && rawjson.Get([]byte(raw), "format") == nil {
 		raw = string(rawjson.Set([]byte(raw), rawjson.Edit{Key: "format", Value: []byte(`"json"`)}))
 	}
 	params := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, tool)}, rawjson.Edit{Key: "arguments", Value: []byte(raw)})
@@ -325,11 +324,11 @@ func (c *agentClient) try(ctx context.Context, tool string, args any, on func(up
 
 func (c *agentClient) reply(tool string, raw []byte) *reply {
 	c.h.t.Helper()
-	r := &reply{t: c.h.t, raw: raw, failed: string(wire.Get(raw, "isError")) == "true"}
-	for e := range wire.Elements(wire.Get(raw, "content")) {
-		r.text, _ = wire.GetString(e, "text")
+	r := &reply{t: c.h.t, raw: raw, failed: string(rawjson.Get(raw, "isError")) == "true"}
+	for e := range rawjson.Elements(rawjson.Get(raw, "content")) {
+		r.text, _ = rawjson.GetString(e, "text")
 	}
-	structured := wire.Get(raw, "structuredContent")
+	structured := rawjson.Get(raw, "structuredContent")
 	if structured == nil { // text alone
 		return r
 	}

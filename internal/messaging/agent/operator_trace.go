@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/auditlog"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/audit"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Trace returns the deliveries, changes and audit records of a message.
@@ -70,7 +70,7 @@ func (s *trail) records(ctx context.Context, fn func(recorded)) error {
 		if !bytes.Contains(line, mine) {
 			return
 		}
-		seq, err := strconv.ParseUint(string(wire.Get(line, "seq")), 10, 64)
+		seq, err := strconv.ParseUint(string(rawjson.Get(line, "seq")), 10, 64)
 		if err == nil {
 			fn(recorded{seq, line})
 		}
@@ -203,25 +203,25 @@ func (s *trail) unstored(ctx context.Context, known map[string]bool, out *Checke
 // sentIn returns the ids of the messages that a record reports as stored; true: between
 // since and until.
 func sentIn(line []byte, since, until time.Time) map[string]bool {
-	if string(wire.Get(line, "decision")) != `"allow"` {
+	if string(rawjson.Get(line, "decision")) != `"allow"` {
 		return nil
 	}
-	action, _ := wire.GetString(line, "action")
-	resource, _ := wire.GetString(line, "resource")
+	action, _ := rawjson.GetString(line, "action")
+	resource, _ := rawjson.GetString(line, "resource")
 	sends := action == "agent.send" || strings.HasSuffix(resource, ServerName+"/send") || strings.HasSuffix(resource, ServerName+"/hold/requeue")
-	detail := wire.Get(line, "detail")
+	detail := rawjson.Get(line, "detail")
 	if !sends || detail == nil {
 		return nil
 	}
-	text, _ := wire.GetString(line, "time")
+	text, _ := rawjson.GetString(line, "time")
 	at, err := time.Parse(time.RFC3339Nano, text)
 	out := make(map[string]bool)
 	for _, name := range []string{"message", "new_message"} {
-		if id, ok := wire.GetString(detail, name); ok && isID(id) {
+		if id, ok := rawjson.GetString(detail, name); ok && isID(id) {
 			out[id] = err == nil && at.After(since) && at.Before(until)
 		}
 	}
-	if _, ok := wire.GetString(detail, "replay"); ok {
+	if _, ok := rawjson.GetString(detail, "replay"); ok {
 		return nil // an earlier call stored it, and it may be deleted by now
 	}
 	return out

@@ -63,7 +63,7 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if !ok || pass.Act().Who.Key() != c.who.Key() || pass.Act().Session != c.digest {
 		return upstream.Reply{Error: errNoPass}, nil
 	}
-	if uri, _ := wire.GetString(r.Params, "uri"); uri != inboxURI {
+	if uri, _ := rawjson.GetString(r.Params, "uri"); uri != inboxURI {
 		return upstream.Reply{Error: errNoURI}, nil
 	}
 	if !c.s.mayRead(c.who, pass.Act().Confirmed) {
@@ -108,7 +108,7 @@ func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
 
 // subscribe begins or ends the push of a legacy session. Repetitions have no effect.
 func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Reply {
-	if uri, _ := wire.GetString(r.Params, "uri"); uri != inboxURI {
+	if uri, _ := rawjson.GetString(r.Params, "uri"); uri != inboxURI {
 		return upstream.Reply{Error: errNoURI}
 	}
 	pass, _ := gate.PassOf(ctx)
@@ -146,7 +146,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 		return upstream.Reply{Error: errNoMethod}, nil
 	}
 	granted, wanted := []byte("{}"), false
-	for uri := range wire.Elements(wire.GetPath(r.Params, "notifications", "resourceSubscriptions")) {
+	for uri := range rawjson.Elements(rawjson.GetPath(r.Params, "notifications", "resourceSubscriptions")) {
 		if text, _ := wire.Text(uri); text == inboxURI && c.mayListen() {
 			granted, wanted = []byte(`{"resourceSubscriptions":["`+inboxURI+`"]}`), true
 		}

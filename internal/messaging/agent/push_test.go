@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
@@ -59,12 +60,12 @@ func TestAListenIsAcknowledgedAndReportsWaitingMail(t *testing.T) {
 	for range 2 { // each new listen reports mail that is not confirmed
 		l := a.listen()
 		ack := next1(t, l.events)
-		if ack.Method != "notifications/subscriptions/acknowledged" || string(wire.Get(ack.Params, "notifications")) != `{"resourceSubscriptions":["agent://inbox"]}` {
+		if ack.Method != "notifications/subscriptions/acknowledged" || string(rawjson.Get(ack.Params, "notifications")) != `{"resourceSubscriptions":["agent://inbox"]}` {
 			t.Errorf("%s %s", ack.Method, ack.Params)
 		}
 		e := next1(t, l.events)
 		if e.Method != "notifications/resources/updated" || strings.Contains(string(e.Params), "canary") ||
-			string(wire.GetPath(e.Params, "_meta", wire.MetaSubscription)) != string(wire.GetPath(ack.Params, "_meta", wire.MetaSubscription)) {
+			string(rawjson.GetPath(e.Params, "_meta", wire.MetaSubscription)) != string(rawjson.GetPath(ack.Params, "_meta", wire.MetaSubscription)) {
 			t.Errorf("%s %s", e.Method, e.Params)
 		}
 		none(t, l.events, 150*time.Millisecond)
@@ -89,7 +90,7 @@ func TestAListenIsAcknowledgedAndReportsWaitingMail(t *testing.T) {
 	next1(t, quiet.events)
 	none(t, quiet.events, 150*time.Millisecond)
 	h.s.Close()
-	if r := <-quiet.done; string(wire.Get(r.Result, "resultType")) != `"complete"` {
+	if r := <-quiet.done; string(rawjson.Get(r.Result, "resultType")) != `"complete"` {
 		t.Errorf("a listen ended by shutdown with %+v", r)
 	}
 }
@@ -183,8 +184,8 @@ func TestTheResourceHoldsCountsAndNoText(t *testing.T) {
 			return r
 		}
 		content := func() string {
-			for c := range wire.Elements(wire.Get(read(inboxURI).Result, "contents")) {
-				text, _ := wire.GetString(c, "text")
+			for c := range rawjson.Elements(rawjson.Get(read(inboxURI).Result, "contents")) {
+				text, _ := rawjson.GetString(c, "text")
 				return text
 			}
 			return ""
@@ -201,7 +202,7 @@ func TestTheResourceHoldsCountsAndNoText(t *testing.T) {
 		if r := read("agent://inbox/b"); r.Error == nil || r.Error.Code != -32602 {
 			t.Errorf("%+v", r)
 		}
-		ttl := string(wire.Get(read(inboxURI).Result, "ttlMs"))
+		ttl := string(rawjson.Get(read(inboxURI).Result, "ttlMs"))
 		if (ttl == "0") != (era == "modern") {
 			t.Errorf("ttlMs %q in the %s era", ttl, era)
 		}
@@ -213,28 +214,28 @@ func TestAConnectionDeclaresItsCapabilities(t *testing.T) {
 	h := build(t, plan{})
 	legacy, modern := h.legacy("l"), h.modern("m")
 	for _, c := range []*agentClient{legacy, modern} {
-		caps := wire.Get(c.hello, "capabilities")
+		caps := rawjson.Get(c.hello, "capabilities")
 		if string(caps) != `{"tools":{},"resources":{"subscribe":true}}` || wire.ValidateValue(c.hello) != nil {
 			t.Errorf("%s", c.hello)
 		}
-		if text, _ := wire.GetString(c.hello, "instructions"); !strings.Contains(text, "register") {
+		if text, _ := rawjson.GetString(c.hello, "instructions"); !strings.Contains(text, "register") {
 			t.Errorf("%s", c.hello)
 		}
 	}
-	if wire.Get(legacy.hello, "protocolVersion") == nil || wire.Get(legacy.hello, "serverInfo") == nil || wire.Get(legacy.hello, "ttlMs") != nil {
+	if rawjson.Get(legacy.hello, "protocolVersion") == nil || rawjson.Get(legacy.hello, "serverInfo") == nil || rawjson.Get(legacy.hello, "ttlMs") != nil {
 		t.Errorf("%s", legacy.hello)
 	}
-	if string(wire.Get(modern.hello, "resultType")) != `"complete"` || string(wire.Get(modern.hello, "cacheScope")) != `"private"` ||
-		wire.GetPath(modern.hello, "_meta", wire.MetaServerInfo) == nil || wire.Get(modern.hello, "supportedVersions") == nil {
+	if string(rawjson.Get(modern.hello, "resultType")) != `"complete"` || string(rawjson.Get(modern.hello, "cacheScope")) != `"private"` ||
+		rawjson.GetPath(modern.hello, "_meta", wire.MetaServerInfo) == nil || rawjson.Get(modern.hello, "supportedVersions") == nil {
 		t.Errorf("%s", modern.hello)
 	}
 	for method, key := range map[string]string{"tools/list": "tools", "resources/list": "resources", "resources/templates/list": "resourceTemplates"} {
 		for _, c := range []*agentClient{legacy, modern} {
 			r, err := c.conn.Call(context.Background(), &upstream.Request{Method: method}, nil)
-			if err != nil || wire.Get(r.Result, key) == nil || wire.ValidateValue(r.Result) != nil {
+			if err != nil || rawjson.Get(r.Result, key) == nil || wire.ValidateValue(r.Result) != nil {
 				t.Errorf("%s: %s %v", method, r.Result, err)
 			}
-			hinted := string(wire.Get(r.Result, "cacheScope")) == `"private"` && wire.Get(r.Result, "ttlMs") != nil && wire.Get(r.Result, "resultType") != nil
+			hinted := string(rawjson.Get(r.Result, "cacheScope")) == `"private"` && rawjson.Get(r.Result, "ttlMs") != nil && rawjson.Get(r.Result, "resultType") != nil
 			if hinted != (c == modern) {
 				t.Errorf("hints of %s: %s", method, r.Result)
 			}

@@ -34,13 +34,13 @@ func loadSchemas(mostBody int, ttl time.Duration) (map[string]schemas, error) {
 	if err := wire.ValidateValue(text); err != nil {
 		return nil, fmt.Errorf("schema.jsonc: %w", err)
 	}
-	definitions := rawjson.SetIn(wire.Get(text, "definitions"), "body", rawjson.Edit{Key: "maxLength", Value: wire.IntID(int64(mostBody))})
+	definitions := rawjson.SetIn(rawjson.Get(text, "definitions"), "body", rawjson.Edit{Key: "maxLength", Value: wire.IntID(int64(mostBody))})
 	e := expander{definitions: rawjson.SetIn(definitions, "ttl", rawjson.Edit{Key: "default", Value: wire.IntID(int64(ttl.Seconds()))})}
 	out := make(map[string]schemas)
-	for tool, raw := range wire.Members(wire.Get(text, "tools")) {
-		s := schemas{input: e.expand(wire.Get(raw, "in"), true), output: e.output(wire.Get(raw, "out"))}
+	for tool, raw := range rawjson.Members(rawjson.Get(text, "tools")) {
+		s := schemas{input: e.expand(rawjson.Get(raw, "in"), true), output: e.output(rawjson.Get(raw, "out"))}
 		s.listed = listed(s.input)
-		if wire.GetPath(s.input, "properties", "body") != nil {
+		if rawjson.GetPath(s.input, "properties", "body") != nil {
 			s.mostBody = mostBody
 		}
 		s.accepts = sync.OnceValues(func() (*jsonschema.Resolved, error) { return resolve(s.input) })
@@ -79,26 +79,26 @@ type expander struct {
 // each parameter.
 func listed(input []byte) []byte {
 	var all []byte
-	for name, v := range wire.Members(wire.Get(input, "properties")) {
+	for name, v := range rawjson.Members(rawjson.Get(input, "properties")) {
 		all = append(rawjson.AppendQuote(append(all, ','), name), ':')
 		all = append(all, plain(v)...)
 	}
 	return rawjson.Set([]byte(`{"type":"object"}`), rawjson.Edit{Key: "properties", Value: bracketed('{', all, '}')},
-		rawjson.Edit{Key: "required", Value: wire.Get(input, "required")})
+		rawjson.Edit{Key: "required", Value: rawjson.Get(input, "required")})
 }
 
 // plain returns a parameter's schema without the parts that only the check needs. The
 // members of an object are left out: its description names them.
 func plain(raw []byte) []byte {
 	var out []byte
-	for key, v := range wire.Members(raw) {
+	for key, v := range rawjson.Members(raw) {
 		switch key {
 		case "type", "enum", "description":
 		case "items":
 			v = plain(v)
 		case "anyOf":
 			var some []byte
-			for e := range wire.Elements(v) {
+			for e := range rawjson.Elements(v) {
 				some = append(append(some, ','), plain(e)...)
 			}
 			v = bracketed('[', some, ']')
@@ -108,7 +108,7 @@ func plain(raw []byte) []byte {
 		out = append(rawjson.AppendQuote(append(out, ','), key), ':')
 		out = append(out, v...)
 	}
-	if wire.Get(raw, "enum") != nil && wire.Get(raw, "type") == nil {
+	if rawjson.Get(raw, "enum") != nil && rawjson.Get(raw, "type") == nil {
 		out = append([]byte(`,"type":"string"`), out...)
 	}
 	return bracketed('{', out, '}')
@@ -130,12 +130,12 @@ func (e *expander) expand(raw []byte, input bool) []byte {
 		return e.named(raw, input)
 	case raw[0] == '[':
 		var out []byte
-		for v := range wire.Elements(raw) {
+		for v := range rawjson.Elements(raw) {
 			out = append(append(out, ','), e.expand(v, input)...)
 		}
 		return bracketed('[', out, ']')
-	case raw[0] == '{' && wire.Get(raw, "is") != nil:
-		return rawjson.Set(e.expand(wire.Get(raw, "is"), input), rawjson.Edit{Key: "description", Value: wire.Get(raw, "description")})
+	case raw[0] == '{' && rawjson.Get(raw, "is") != nil:
+		return rawjson.Set(e.expand(rawjson.Get(raw, "is"), input), rawjson.Edit{Key: "description", Value: rawjson.Get(raw, "description")})
 	case raw[0] == '{':
 		return e.schema(raw, input)
 	}
@@ -148,7 +148,7 @@ func (e *expander) named(raw []byte, input bool) []byte {
 	if name == "" || name[0] != '@' {
 		return raw
 	}
-	def := wire.Get(e.definitions, name[1:])
+	def := rawjson.Get(e.definitions, name[1:])
 	if def == nil {
 		e.err = fmt.Errorf("schema.jsonc: no definition of %s", name)
 		return raw
@@ -159,7 +159,7 @@ func (e *expander) named(raw []byte, input bool) []byte {
 // schema expands one schema object.
 func (e *expander) schema(raw []byte, input bool) []byte {
 	var out []byte
-	for key, v := range wire.Members(raw) {
+	for key, v := range rawjson.Members(raw) {
 		switch key {
 		case "optional":
 			continue
@@ -172,11 +172,11 @@ func (e *expander) schema(raw []byte, input bool) []byte {
 		out = append(rawjson.AppendQuote(append(out, ','), key), ':')
 		out = append(out, v...)
 	}
-	if !input && wire.Get(raw, "required") == nil && wire.Get(raw, "properties") != nil {
+	if !input && rawjson.Get(raw, "required") == nil && rawjson.Get(raw, "properties") != nil {
 		out = append(append(out, `,"required":`...), required(raw)...)
 	}
-	isObject := string(wire.Get(raw, "type")) == `"object"`
-	if input && isObject && wire.Get(raw, "additionalProperties") == nil {
+	isObject := string(rawjson.Get(raw, "type")) == `"object"`
+	if input && isObject && rawjson.Get(raw, "additionalProperties") == nil {
 		out = append(out, `,"additionalProperties":false`...)
 	}
 	return bracketed('{', out, '}')
@@ -184,7 +184,7 @@ func (e *expander) schema(raw []byte, input bool) []byte {
 
 func (e *expander) properties(raw []byte, input bool) []byte {
 	var out []byte
-	for name, v := range wire.Members(raw) {
+	for name, v := range rawjson.Members(raw) {
 		out = append(rawjson.AppendQuote(append(out, ','), name), ':')
 		out = append(out, e.expand(v, input)...)
 	}
@@ -194,12 +194,12 @@ func (e *expander) properties(raw []byte, input bool) []byte {
 // required returns the properties that are not optional.
 func required(raw []byte) []byte {
 	var optional []string
-	for v := range wire.Elements(wire.Get(raw, "optional")) {
+	for v := range rawjson.Elements(rawjson.Get(raw, "optional")) {
 		name, _ := wire.Text(v)
 		optional = append(optional, name)
 	}
 	var out []byte
-	for name := range wire.Members(wire.Get(raw, "properties")) {
+	for name := range rawjson.Members(rawjson.Get(raw, "properties")) {
 		if !slices.Contains(optional, name) {
 			out = rawjson.AppendQuote(append(out, ','), name)
 		}

@@ -24,14 +24,14 @@ func TestEveryVerbIsInTheTableAndInTheList(t *testing.T) {
 	}
 	want := strings.Fields("register list_peers send inbox wait ack message_status read unregister spawn spawn_status spawn_stop")
 	var listed []string
-	for tool := range wire.Elements(s.tools) {
-		name, _ := wire.GetString(tool, "name")
+	for tool := range rawjson.Elements(s.tools) {
+		name, _ := rawjson.GetString(tool, "name")
 		listed = append(listed, name)
 		v := s.verbs[name]
 		if v == nil || v.do == nil || !strings.HasPrefix(v.action, "agent.") || v.accepts == nil {
 			t.Errorf("%s is listed and cannot be called in full", name)
 		}
-		text, _ := wire.GetString(tool, "description")
+		text, _ := rawjson.GetString(tool, "description")
 		if len(text) >= 2048 || len(text) < 20 {
 			t.Errorf("%s: a description of %d bytes", name, len(text))
 		}
@@ -67,7 +67,7 @@ func TestTheSchemasAreValidAndClosed(t *testing.T) {
 				t.Errorf("%s of %s: %v", what, name, err)
 			}
 		}
-		if kind, _ := wire.GetString(sc.output, "type"); kind != "object" {
+		if kind, _ := rawjson.GetString(sc.output, "type"); kind != "object" {
 			t.Errorf("output of %s is no object", name)
 		}
 		checkClosed(t, name, sc.input)
@@ -85,15 +85,15 @@ func TestTheSchemasAreValidAndClosed(t *testing.T) {
 func checkClosed(t *testing.T, name string, raw []byte) {
 	t.Helper()
 	if len(raw) == 0 || raw[0] != '{' {
-		for v := range wire.Elements(raw) {
+		for v := range rawjson.Elements(raw) {
 			checkClosed(t, name, v)
 		}
 		return
 	}
-	if string(wire.Get(raw, "type")) == `"object"` && wire.Get(raw, "additionalProperties") == nil {
+	if string(rawjson.Get(raw, "type")) == `"object"` && rawjson.Get(raw, "additionalProperties") == nil {
 		t.Errorf("an input object of %s is open: %s", name, raw)
 	}
-	for _, v := range wire.Members(raw) {
+	for _, v := range rawjson.Members(raw) {
 		checkClosed(t, name, v)
 	}
 }
@@ -195,7 +195,7 @@ func TestEveryCodeHasItsText(t *testing.T) {
 					t.Fatal(err)
 				}
 				var out map[string]any
-				if err := json.Unmarshal(wire.Get(raw, "structuredContent"), &out); err != nil {
+				if err := json.Unmarshal(rawjson.Get(raw, "structuredContent"), &out); err != nil {
 					t.Fatal(err)
 				}
 				if err := schema.Validate(out); err != nil {
@@ -226,18 +226,18 @@ func closed(raw []byte) []byte {
 	switch raw[0] {
 	case '[':
 		var out []byte
-		for v := range wire.Elements(raw) {
+		for v := range rawjson.Elements(raw) {
 			out = append(append(out, ','), closed(v)...)
 		}
 		return bracketed('[', out, ']')
 	case '{':
 		out := raw
-		for k, v := range wire.Members(raw) {
+		for k, v := range rawjson.Members(raw) {
 			if k != "const" && k != "enum" && k != "default" && k != "required" {
 				out = rawjson.Set(out, rawjson.Edit{Key: k, Value: closed(v)})
 			}
 		}
-		if wire.Get(raw, "properties") != nil && wire.Get(raw, "additionalProperties") == nil {
+		if rawjson.Get(raw, "properties") != nil && rawjson.Get(raw, "additionalProperties") == nil {
 			out = rawjson.Set(out, rawjson.Edit{Key: "additionalProperties", Value: []byte("false")})
 		}
 		return out

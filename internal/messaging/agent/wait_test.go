@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -185,7 +185,7 @@ func TestAWaitReportsProgress(t *testing.T) {
 	if _, err := a.try(context.Background(), "wait", m{"wait_ms": 30}, func(e upstream.Event) { events = append(events, e) }); err != nil {
 		t.Fatal(err)
 	}
-	if len(events) != 1 || events[0].Method != "notifications/progress" || string(wire.Get(events[0].Params, "progressToken")) != `"p1"` {
+	if len(events) != 1 || events[0].Method != "notifications/progress" || string(rawjson.Get(events[0].Params, "progressToken")) != `"p1"` {
 		t.Errorf("%+v", events)
 	}
 	events = nil

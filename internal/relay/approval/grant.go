@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // The periods for which an approval can hold.
@@ -165,7 +165,7 @@ func toolOf(c Call) string {
 // shapeOf returns the names of the arguments as one text.
 func shapeOf(args []byte) string {
 	var names []string
-	for name := range wire.Members(args) {
+	for name := range rawjson.Members(args) {
 		names = append(names, strconv.Quote(name))
 	}
 	return strings.Join(names, ",")

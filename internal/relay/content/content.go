@@ -92,8 +92,8 @@ func lookAtError(s *scan.Scanner, f *Findings, e *wire.Error) (*wire.Error, erro
 	if err != nil || string(out) == string(raw) {
 		return e, err
 	}
-	message, _ := wire.GetString(out, "message")
-	clean := &wire.Error{Code: e.Code, Message: message, Data: wire.Get(out, "data")}
+	message, _ := rawjson.GetString(out, "message")
+	clean := &wire.Error{Code: e.Code, Message: message, Data: rawjson.Get(out, "data")}
 	if e.Raw != nil {
 		clean.Raw = out
 	}

@@ -20,12 +20,12 @@ func Initialized(of front.Era, hello []byte, version string) []byte {
 	if of == front.Legacy {
 		return rawjson.Set(hello, rawjson.Edit{Key: "protocolVersion", Value: v})
 	}
-	info := wire.GetPath(hello, "_meta", wire.MetaServerInfo)
+	info := rawjson.GetPath(hello, "_meta", wire.MetaServerInfo)
 	if info == nil {
 		info = []byte(`{"name":"unknown","version":"unknown"}`)
 	}
 	edits := []rawjson.Edit{{Key: "protocolVersion", Value: v}, {Key: "capabilities", Value: Capabilities(front.Legacy, of, hello)}, {Key: "serverInfo", Value: info}}
-	if text := wire.Get(hello, "instructions"); text != nil {
+	if text := rawjson.Get(hello, "instructions"); text != nil {
 		edits = append(edits, rawjson.Edit{Key: "instructions", Value: text})
 	}
 	return rawjson.Set(nil, edits...)
@@ -46,10 +46,10 @@ var Served = []byte(`["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`)
 func Discovered(of front.Era, hello []byte) []byte {
 	edits := []rawjson.Edit{{Key: "supportedVersions", Value: Served}, {Key: "cacheScope", Value: []byte(`"private"`)}}
 	if of == front.Modern {
-		if wire.Get(hello, "resultType") == nil {
+		if rawjson.Get(hello, "resultType") == nil {
 			edits = append(edits, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
 		}
-		if wire.Get(hello, "ttlMs") == nil {
+		if rawjson.Get(hello, "ttlMs") == nil {
 			edits = append(edits, rawjson.Edit{Key: "ttlMs", Value: []byte("0")})
 		}
 		return rawjson.Set(hello, edits...)
@@ -58,11 +58,11 @@ func Discovered(of front.Era, hello []byte) []byte {
 		rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)},
 		rawjson.Edit{Key: "ttlMs", Value: []byte("0")},
 		rawjson.Edit{Key: "capabilities", Value: Capabilities(front.Modern, of, hello)})
-	if text := wire.Get(hello, "instructions"); text != nil {
+	if text := rawjson.Get(hello, "instructions"); text != nil {
 		edits = append(edits, rawjson.Edit{Key: "instructions", Value: text})
 	}
 	out := rawjson.Set(nil, edits...)
-	if info := wire.Get(hello, "serverInfo"); info != nil {
+	if info := rawjson.Get(hello, "serverInfo"); info != nil {
 		out = rawjson.SetIn(out, "_meta", rawjson.Edit{Key: wire.MetaServerInfo, Value: info})
 	}
 	return out
@@ -71,8 +71,8 @@ func Discovered(of front.Era, hello []byte) []byte {
 // Capabilities returns the capabilities of a server that a client of the era can use. Between
 // the eras tasks are left out, because each era has its own protocol for them.
 func Capabilities(client, of front.Era, hello []byte) []byte {
-	caps := orEmpty(wire.Get(hello, "capabilities"))
-	switch extensions := wire.Get(caps, "extensions"); {
+	caps := orEmpty(rawjson.Get(hello, "capabilities"))
+	switch extensions := rawjson.Get(caps, "extensions"); {
 	case client == of:
 		return caps
 	case client == front.Modern:

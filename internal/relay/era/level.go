@@ -3,6 +3,7 @@ package era
 import (
 	"slices"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -15,14 +16,14 @@ func Severity(raw []byte) int { return slices.Index(Levels, string(raw)) }
 
 // LevelOf returns the log level that a modern request names, raw; nil: none.
 func LevelOf(x *front.Exchange) []byte {
-	return wire.GetPath(x.Params, "_meta", wire.MetaLogLevel)
+	return rawjson.GetPath(x.Params, "_meta", wire.MetaLogLevel)
 }
 
 // HearsLog reports whether a modern client gets a log message with its call: only if that
 // request named a level, and the message is at or above it (Logging).
 func HearsLog(x *front.Exchange, message []byte) bool {
 	least := Severity(LevelOf(x))
-	return least >= 0 && Severity(wire.Get(message, "level")) >= least
+	return least >= 0 && Severity(rawjson.Get(message, "level")) >= least
 }
 
 // Hearer returns the key under which a request receives a legacy server's log messages: each

@@ -20,11 +20,11 @@ func Legacy(method string, result []byte) []byte {
 	}
 	switch method {
 	case "tools/call":
-		if out := wire.Get(result, "structuredContent"); len(out) > 0 && out[0] != '{' {
+		if out := rawjson.Get(result, "structuredContent"); len(out) > 0 && out[0] != '{' {
 			edits = append(edits, rawjson.Edit{Key: "structuredContent"})
 		}
 	case "tools/list":
-		edits = append(edits, rawjson.Edit{Key: "tools", Value: listing.LegacyTools(wire.Get(result, "tools"))})
+		edits = append(edits, rawjson.Edit{Key: "tools", Value: listing.LegacyTools(rawjson.Get(result, "tools"))})
 	}
 	return rawjson.Set(result, edits...)
 }
@@ -36,14 +36,14 @@ func hasHints(method string) bool { return listing.Is(method) || method == "reso
 // and the most careful values of the caching hints (Caching).
 func Modern(method string, result []byte) []byte {
 	var edits []rawjson.Edit
-	if wire.Get(result, "resultType") == nil {
+	if rawjson.Get(result, "resultType") == nil {
 		edits = append(edits, rawjson.Edit{Key: "resultType", Value: []byte(`"complete"`)})
 	}
 	if hasHints(method) {
-		if wire.Get(result, "ttlMs") == nil {
+		if rawjson.Get(result, "ttlMs") == nil {
 			edits = append(edits, rawjson.Edit{Key: "ttlMs", Value: []byte("0")})
 		}
-		if wire.Get(result, "cacheScope") == nil {
+		if rawjson.Get(result, "cacheScope") == nil {
 			edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 		}
 	}

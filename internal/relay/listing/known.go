@@ -9,7 +9,6 @@ import (
 	"github.com/doorward/doorward/internal/relay/paramheader"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 const (
@@ -37,8 +36,8 @@ var Reported = map[string]string{"tools/list": "tools", "prompts/list": "prompts
 // out.
 func Shelve(server string, kind Kind, result []byte, older, mirrors bool) *Known {
 	out := &Known{text: []byte{'['}}
-	for entry := range wire.Elements(wire.Get(result, kind.Member)) {
-		name, ok := wire.GetString(entry, kind.Name)
+	for entry := range rawjson.Elements(rawjson.Get(result, kind.Member)) {
+		name, ok := rawjson.GetString(entry, kind.Name)
 		if !ok || mirrors && kind.Member == "tools" && paramheader.Of(entry).Broken {
 			continue
 		}
@@ -80,7 +79,7 @@ var perRequest = []rawjson.Edit{{Key: "progressToken"}, {Key: "traceparent"}, {K
 // ShelfKey returns the key of a kept list: the caller and the request. No caller gets a list
 // that was made for another one, even on a connection that they share.
 func ShelfKey(x *front.Exchange, method string, params []byte) string {
-	if wire.Get(params, "_meta") != nil {
+	if rawjson.Get(params, "_meta") != nil {
 		params = rawjson.SetIn(params, "_meta", perRequest...)
 	}
 	return method + "\x00" + string('0'+rune(x.Era)) + x.Who.Key() + "\x00" + string(params)

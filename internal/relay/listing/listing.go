@@ -9,7 +9,6 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
@@ -70,15 +69,15 @@ func PinKind(method string) (pin.Kind, bool) {
 // LegacyTools drops output schemas whose root is not an object.
 func LegacyTools(tools []byte) []byte {
 	out := []byte{'['}
-	for tool := range wire.Elements(tools) {
+	for tool := range rawjson.Elements(tools) {
 		out = append(rawjson.AppendComma(out), legacyTool(tool)...)
 	}
 	return append(out, ']')
 }
 
 func legacyTool(tool []byte) []byte {
-	schema := wire.Get(tool, "outputSchema")
-	if kind, _ := wire.GetString(schema, "type"); schema != nil && kind != "object" {
+	schema := rawjson.Get(tool, "outputSchema")
+	if kind, _ := rawjson.GetString(schema, "type"); schema != nil && kind != "object" {
 		return rawjson.Set(tool, rawjson.Edit{Key: "outputSchema"})
 	}
 	return tool

@@ -4,7 +4,6 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/resolve"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Page is the request for one server's share of a merged list.
@@ -26,7 +25,7 @@ type Share struct {
 // Prefixed replaces each entry's name by the aggregate's.
 func Prefixed(server string, kind Kind, entries []byte) []byte {
 	out := append(make([]byte, 0, len(entries)+len(entries)/16+16), '[')
-	for entry := range wire.Elements(entries) {
+	for entry := range rawjson.Elements(entries) {
 		if entry = PrefixedEntry(server, kind, entry); entry != nil {
 			out = append(rawjson.AppendComma(out), entry...)
 		}
@@ -40,7 +39,7 @@ func PrefixedEntry(server string, kind Kind, entry []byte) []byte {
 	if member == "" {
 		member = namedBy(entry)
 	}
-	name, ok := wire.GetString(entry, member)
+	name, ok := rawjson.GetString(entry, member)
 	switch {
 	case !ok && kind.Name != "":
 		return nil
@@ -61,7 +60,7 @@ func PrefixedEntry(server string, kind Kind, entry []byte) []byte {
 // empty: none.
 func namedBy(entry []byte) string {
 	for _, member := range []string{"uri", "taskId", "name"} {
-		if _, ok := wire.GetString(entry, member); ok {
+		if _, ok := rawjson.GetString(entry, member); ok {
 			return member
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/resolve"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -21,11 +20,11 @@ func URI(aggregate bool, server, uri string) string {
 func Event(server string, e upstream.Event) []byte {
 	switch e.Method {
 	case "notifications/resources/updated":
-		if uri, ok := wire.GetString(e.Params, "uri"); ok {
+		if uri, ok := rawjson.GetString(e.Params, "uri"); ok {
 			return rawjson.Set(e.Params, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, resolve.JoinURI(server, uri))})
 		}
 	case "notifications/message":
-		if logger, ok := wire.GetString(e.Params, "logger"); ok {
+		if logger, ok := rawjson.GetString(e.Params, "logger"); ok {
 			return rawjson.Set(e.Params, rawjson.Edit{Key: "logger", Value: rawjson.AppendQuote(nil, resolve.JoinName(server, logger))})
 		}
 	case protocol.TaskStatus, protocol.TaskChanged:

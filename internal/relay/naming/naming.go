@@ -59,7 +59,7 @@ func (n Server) Failure(e *wire.Error) *wire.Error {
 func (n Server) toolResult(raw []byte) []byte {
 	raw = rawjson.InMember(n.meta(raw), "content", rawjson.InElements(n.block))
 	raw = rawjson.InMember(raw, "task", n.task)
-	if rawjson.IsText(wire.Get(raw, "resultType"), "task") {
+	if rawjson.IsText(rawjson.Get(raw, "resultType"), "task") {
 		raw = n.task(raw)
 	}
 	return raw
@@ -83,7 +83,7 @@ func (n Server) content(raw []byte) []byte {
 // block rewrites one content block (2025-11-25 Tools, "Tool Result").
 func (n Server) block(raw []byte) []byte {
 	raw = n.meta(raw)
-	kind, _ := wire.GetString(raw, "type")
+	kind, _ := rawjson.GetString(raw, "type")
 	switch kind {
 	case "resource_link":
 		return n.uri(raw)

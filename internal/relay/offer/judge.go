@@ -73,14 +73,14 @@ func (f *Offers) wholeList(ctx context.Context, k pin.Kind) (entries []byte, ok 
 		if err != nil {
 			return nil, false, err
 		}
-		list := wire.Get(reply.Result, kind.Member)
+		list := rawjson.Get(reply.Result, kind.Member)
 		if reply.Error != nil || len(list) == 0 || list[0] != '[' {
 			return nil, false, nil
 		}
-		for e := range wire.Elements(list) {
+		for e := range rawjson.Elements(list) {
 			entries = append(rawjson.AppendComma(entries), e...)
 		}
-		next := wire.Get(reply.Result, "nextCursor")
+		next := rawjson.Get(reply.Result, "nextCursor")
 		if next == nil || string(next) == string(cursor) {
 			break
 		}
@@ -104,11 +104,11 @@ func (f *Offers) Shown(ctx context.Context, t resolve.Target, changes uint64, re
 		return result, nil
 	}
 	k, _ := listing.PinKind(t.Method())
-	entries := wire.Get(result, kind.Member)
+	entries := rawjson.Get(result, kind.Member)
 	if len(entries) == 0 || entries[0] != '[' {
 		return result, nil
 	}
-	whole := wire.Get(t.Params(), "cursor") == nil && wire.Get(result, "nextCursor") == nil
+	whole := rawjson.Get(t.Params(), "cursor") == nil && rawjson.Get(result, "nextCursor") == nil
 	o := &f.lists[k]
 	v := o.current()
 	switch {
@@ -132,7 +132,7 @@ func (f *Offers) Shown(ctx context.Context, t resolve.Target, changes uint64, re
 // would not have been judged.
 func sole(member string, result []byte) []byte {
 	var edits []rawjson.Edit
-	for key := range wire.Members(result) {
+	for key := range rawjson.Members(result) {
 		if key != member && wire.Resembles(key, member) {
 			edits = append(edits, rawjson.Edit{Key: key})
 		}
@@ -174,8 +174,8 @@ func (f *Offers) Headers(ctx context.Context, tool string) (paramheader.Tool, er
 		}
 		// After an error the server counts as one without tools; the call itself gets the
 		// error.
-		cursor = wire.Get(reply.Result, "nextCursor")
-		set = f.o.Table.Learn(set, wire.Get(reply.Result, "tools"), cursor == nil || page == MaxPages-1)
+		cursor = rawjson.Get(reply.Result, "nextCursor")
+		set = f.o.Table.Learn(set, rawjson.Get(reply.Result, "tools"), cursor == nil || page == MaxPages-1)
 		if cursor == nil {
 			break
 		}

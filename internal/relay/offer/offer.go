@@ -46,7 +46,7 @@ func New(o Options) *Offers {
 	if o.Guard != nil {
 		f.view = o.Guard.View()
 		upstream.After(o.Conn, f.view.Close)
-		f.view.Meet(f.era(), wire.Get(o.Hello, "capabilities"), wire.Get(o.Hello, "instructions"))
+		f.view.Meet(f.era(), rawjson.Get(o.Hello, "capabilities"), rawjson.Get(o.Hello, "instructions"))
 	}
 	return f
 }
@@ -64,13 +64,13 @@ var telling = [][]string{{"elicitation"}, {"elicitation", "url"}, {"roots"}, {"s
 // asker describes the client that a list is asked for: by the params of the request for a
 // modern server, by the connection for a legacy one.
 func (f *Offers) asker(params []byte) pin.Asker {
-	caps := wire.GetPath(params, "_meta", wire.MetaCapabilities)
+	caps := rawjson.GetPath(params, "_meta", wire.MetaCapabilities)
 	if f.o.Era == front.Legacy {
 		caps = f.o.Caps
 	}
 	var words []string
 	for _, path := range telling {
-		if wire.GetPath(caps, path...) != nil {
+		if rawjson.GetPath(caps, path...) != nil {
 			words = append(words, strings.Join(path, "."))
 		}
 	}
@@ -101,15 +101,15 @@ func (f *Offers) Greeting(result []byte) []byte {
 		return result
 	}
 	var edits []rawjson.Edit
-	if text := wire.Get(result, "instructions"); text != nil {
+	if text := rawjson.Get(result, "instructions"); text != nil {
 		edits = append(edits, rawjson.Edit{Key: "instructions", Value: f.view.Instructions(f.era(), text)})
 	}
-	if info := wire.Get(result, "serverInfo"); info != nil {
+	if info := rawjson.Get(result, "serverInfo"); info != nil {
 		clean, _ := pin.CleanText(info, 0)
 		edits = append(edits, rawjson.Edit{Key: "serverInfo", Value: clean})
 	}
 	result = rawjson.Set(result, edits...)
-	if info := wire.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
+	if info := rawjson.GetPath(result, "_meta", wire.MetaServerInfo); info != nil {
 		clean, n := pin.CleanText(info, 0)
 		if n > 0 {
 			result = rawjson.SetIn(result, "_meta", rawjson.Edit{Key: wire.MetaServerInfo, Value: clean})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -28,7 +29,7 @@ type Param struct {
 // properties that are reached through `properties` alone; each is a token, unique without
 // regard to case.
 func Of(tool []byte) Tool {
-	schema := wire.Get(tool, "inputSchema")
+	schema := rawjson.Get(tool, "inputSchema")
 	if !bytes.Contains(schema, []byte(annotation)) {
 		return Tool{}
 	}
@@ -46,7 +47,7 @@ type headerWalk struct {
 // schema walks one schema. plain: it is reached through `properties` alone. path is nil at
 // the root.
 func (w *headerWalk) schema(schema []byte, path []string, plain bool) {
-	for key, value := range wire.Members(schema) {
+	for key, value := range rawjson.Members(schema) {
 		switch key {
 		case annotation:
 			w.add(value, schema, path, plain)
@@ -63,7 +64,7 @@ func (w *headerWalk) schema(schema []byte, path []string, plain bool) {
 
 // named walks schemas by name.
 func (w *headerWalk) named(schemas []byte, path []string, plain bool) {
-	for name, s := range wire.Members(schemas) {
+	for name, s := range rawjson.Members(schemas) {
 		w.schema(s, append(append([]string(nil), path...), name), plain)
 	}
 }
@@ -71,14 +72,14 @@ func (w *headerWalk) named(schemas []byte, path []string, plain bool) {
 // other walks the schemas under another keyword.
 func (w *headerWalk) other(value []byte, path []string) {
 	w.schema(value, path, false)
-	for s := range wire.Elements(value) {
+	for s := range rawjson.Elements(value) {
 		w.schema(s, path, false)
 	}
 }
 
 func (w *headerWalk) add(raw, prop []byte, path []string, plain bool) {
 	name, isText := wire.Text(raw)
-	kind, _ := wire.GetString(prop, "type")
+	kind, _ := rawjson.GetString(prop, "type")
 	key := http.CanonicalHeaderKey(Prefix + name)
 	switch {
 	case !plain, path == nil, !isText, !IsToken(name), w.seen[key]:

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -47,8 +48,8 @@ func (p *Table) Learn(before *Set, tools []byte, complete bool) *Set {
 		maps.Copy(next.byTool, before.byTool)
 		next.complete = complete || before.complete
 	}
-	for tool := range wire.Elements(tools) {
-		if name, ok := wire.GetString(tool, "name"); ok {
+	for tool := range rawjson.Elements(tools) {
+		if name, ok := rawjson.GetString(tool, "name"); ok {
 			next.byTool[name] = Of(tool)
 		}
 	}
@@ -76,7 +77,7 @@ func (s *Set) Of(tool string) (h Tool, known bool) {
 // present and equal. A null counts as absent.
 func Match(h http.Header, known []Param, args []byte) bool {
 	for _, p := range known {
-		want, present := Text(wire.GetPath(args, p.Path...))
+		want, present := Text(rawjson.GetPath(args, p.Path...))
 		got := h[p.Key]
 		if !present {
 			if len(got) != 0 {

@@ -21,12 +21,12 @@ type Input struct {
 // Inputs reads inputRequests. It refuses a request that parsers may read in different ways.
 func Inputs(asks []byte) ([]Input, error) {
 	var all []Input
-	for key, ask := range wire.Members(asks) {
-		method, ok := wire.GetString(ask, "method")
+	for key, ask := range rawjson.Members(asks) {
+		method, ok := rawjson.GetString(ask, "method")
 		if !ok || misspelt(ask, "method") || misspelt(ask, "params") || CapabilityOf(method) == "" || len(all) >= OpenQuestions {
 			return nil, failure.ErrAsksTooMuch
 		}
-		params := wire.Get(ask, "params")
+		params := rawjson.Get(ask, "params")
 		if _, err := wire.Parse(rawjson.AppendRequest(nil, wire.IntID(0), method, params), wire.FromServer); err != nil {
 			return nil, failure.ErrAsksTooMuch
 		}

@@ -27,7 +27,7 @@ const (
 // legacy client cannot be asked that way.
 func InCall(x *front.Exchange) Client {
 	if x.Era == front.Modern {
-		caps := wire.GetPath(x.Params, "_meta", wire.MetaCapabilities)
+		caps := rawjson.GetPath(x.Params, "_meta", wire.MetaCapabilities)
 		return Client{X: *x, Caps: caps, URLs: caps}
 	}
 	return Client{X: *x}
@@ -35,7 +35,7 @@ func InCall(x *front.Exchange) Client {
 
 // HasFolded reports whether obj has a member of that name, in any case.
 func HasFolded(obj []byte, name string) bool {
-	for key := range wire.Members(obj) {
+	for key := range rawjson.Members(obj) {
 		if strings.EqualFold(key, name) {
 			return true
 		}
@@ -45,7 +45,7 @@ func HasFolded(obj []byte, name string) bool {
 
 // misspelt reports whether obj has a member of that name in another case.
 func misspelt(obj []byte, name string) bool {
-	for key := range wire.Members(obj) {
+	for key := range rawjson.Members(obj) {
 		if key != name && strings.EqualFold(key, name) {
 			return true
 		}
@@ -81,9 +81,9 @@ func Serves(caps []byte, method string, params []byte) bool {
 	if !declares(caps, capability) || method != policy.AskElicitation {
 		return declares(caps, capability)
 	}
-	switch mode := wire.Get(params, "mode"); {
+	switch mode := rawjson.Get(params, "mode"); {
 	case rawjson.IsText(mode, "url"):
-		text, _ := wire.GetString(params, "url")
+		text, _ := rawjson.GetString(params, "url")
 		return declares(caps, "elicitation", "url") && safeURL(text)
 	case mode == nil || rawjson.IsText(mode, "form"):
 		return declares(caps, "elicitation", "form") || !declares(caps, "elicitation", "url")
@@ -94,7 +94,7 @@ func Serves(caps []byte, method string, params []byte) bool {
 // declares reports whether a client has declared a capability. Each capability is an object:
 // a null in its place, which some libraries write, declares nothing.
 func declares(caps []byte, path ...string) bool {
-	value := wire.GetPath(caps, path...)
+	value := rawjson.GetPath(caps, path...)
 	return len(value) > 0 && value[0] == '{'
 }
 
@@ -153,10 +153,10 @@ func bare(method string) string {
 // characters from texts, so that none of them erases or moves the name. False: parts that
 // must not be changed have hidden characters.
 func Label(server string, params []byte) ([]byte, bool) {
-	msg, _ := wire.GetString(params, "message")
+	msg, _ := rawjson.GetString(params, "message")
 	msg, _ = plaintext.Clean(msg)
 	edits := []rawjson.Edit{{Key: "message", Value: rawjson.AppendQuote(nil, "["+server+"] "+msg)}}
-	schema := wire.Get(params, "requestedSchema")
+	schema := rawjson.Get(params, "requestedSchema")
 	clean, ok := cleanForm(schema)
 	if !rawjson.Same(clean, schema) {
 		edits = append(edits, rawjson.Edit{Key: "requestedSchema", Value: clean})

@@ -37,7 +37,7 @@ func (w *questionWalk) value(raw []byte) ([]byte, error) {
 // object rewrites each member.
 func (w *questionWalk) object(raw []byte, member func(string, []byte) ([]byte, error)) ([]byte, error) {
 	var edits []rawjson.Edit
-	for key, value := range wire.Members(raw) {
+	for key, value := range rawjson.Members(raw) {
 		out, err := member(key, value)
 		if err != nil {
 			return nil, err
@@ -52,7 +52,7 @@ func (w *questionWalk) object(raw []byte, member func(string, []byte) ([]byte, e
 // array rewrites each element.
 func (w *questionWalk) array(raw []byte, element func([]byte) ([]byte, error)) ([]byte, error) {
 	out, changed := []byte{'['}, false
-	for e := range wire.Elements(raw) {
+	for e := range rawjson.Elements(raw) {
 		with, err := element(e)
 		if err != nil {
 			return nil, err
@@ -86,8 +86,8 @@ func (w *questionWalk) request(ask []byte) ([]byte, error) {
 	if !HasFolded(ask, "method") {
 		return w.value(ask)
 	}
-	method, _ := wire.GetString(ask, "method")
-	params := wire.Get(ask, "params")
+	method, _ := rawjson.GetString(ask, "method")
+	params := rawjson.Get(ask, "params")
 	out, err := w.ask(w.to, method, params)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (w *questionWalk) elicitation(params []byte) ([]byte, error) {
 		return w.value(params)
 	}
 	to := w.to
-	if to.Caps = to.URLs; !rawjson.IsText(wire.Get(params, "mode"), "url") {
+	if to.Caps = to.URLs; !rawjson.IsText(rawjson.Get(params, "mode"), "url") {
 		to.Caps = nil // an error can only ask for a URL
 	}
 	return w.ask(to, policy.AskElicitation, params)

@@ -27,7 +27,7 @@ func placeOf(method string, params []byte) (place, error) {
 	case "resources/read", "resources/subscribe", "resources/unsubscribe", "resources/directory/read", "skills/get":
 		return inURI, nil
 	case "completion/complete":
-		return reference(wire.Get(params, "ref"))
+		return reference(rawjson.Get(params, "ref"))
 	}
 	if !spansServers(method) && misread(method) {
 		return nowhere, ErrMethod
@@ -40,7 +40,7 @@ func placeOf(method string, params []byte) (place, error) {
 // some ignore case.
 func reference(ref []byte) (place, error) {
 	kind, name, uri := "", false, false
-	for key, value := range wire.Members(ref) {
+	for key, value := range rawjson.Members(ref) {
 		switch {
 		case key == "type":
 			kind, _ = wire.Text(value)
@@ -73,9 +73,9 @@ func (p place) inRef() bool { return p == inRefName || p == inRefURI }
 
 func (p place) read(params []byte) (string, bool) {
 	if p.inRef() {
-		params = wire.Get(params, "ref")
+		params = rawjson.Get(params, "ref")
 	}
-	return wire.GetString(params, p.member())
+	return rawjson.GetString(params, p.member())
 }
 
 func (p place) write(params []byte, name string) []byte {

@@ -129,7 +129,7 @@ func (t Target) routed() (Target, error) {
 	if !ok || isQuestion(t.method) {
 		return Target{}, ErrMethod
 	}
-	full, _ := wire.GetString(t.params, member)
+	full, _ := rawjson.GetString(t.params, member)
 	part := SplitName
 	if member == "uri" {
 		part = SplitURI
@@ -147,7 +147,7 @@ func (t Target) routed() (Target, error) {
 // could take another member for it.
 func naming(params []byte) (member string, ok bool) {
 	n := 0
-	for key := range wire.Members(params) {
+	for key := range rawjson.Members(params) {
 		for _, known := range []string{"name", "uri", "taskId"} {
 			if strings.EqualFold(key, known) {
 				n++

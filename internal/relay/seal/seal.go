@@ -185,7 +185,7 @@ func (s *Sealer) OpenTask(raw []byte, who *principal.Principal, server string) (
 // and requestState differ by design.
 func digest(t resolve.Target) string {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(t.Method()), []byte(t.Name()), rawjson.Canonical(wire.Get(t.Params(), "arguments"))} {
+	for _, part := range [][]byte{[]byte(t.Method()), []byte(t.Name()), rawjson.Canonical(rawjson.Get(t.Params(), "arguments"))} {
 		fmt.Fprintf(h, "%d:", len(part))
 		h.Write(part)
 	}

@@ -39,10 +39,10 @@ func (f *Filter) Wants(method string, params []byte) bool {
 	case protocol.ResourcesChanged:
 		return f.Resources
 	case protocol.ResourceUpdated:
-		uri, _ := wire.GetString(params, "uri")
+		uri, _ := rawjson.GetString(params, "uri")
 		return f.URIs[uri]
 	case protocol.TaskChanged:
-		id, _ := wire.GetString(params, "taskId")
+		id, _ := rawjson.GetString(params, "taskId")
 		return f.Tasks[id]
 	case "notifications/message", protocol.TaskStatus:
 		return false
@@ -100,7 +100,7 @@ func appendTexts(out []byte, member string, texts map[string]bool) []byte {
 // ParseFilter reads a notifications object.
 func ParseFilter(raw []byte) *Filter {
 	f := &Filter{Rest: make(map[string]string)}
-	for key, value := range wire.Members(raw) {
+	for key, value := range rawjson.Members(raw) {
 		switch key {
 		case "toolsListChanged":
 			f.Tools = rawjson.IsTrue(value)
@@ -122,7 +122,7 @@ func ParseFilter(raw []byte) *Filter {
 // texts returns the set of the texts in a list.
 func texts(list []byte) map[string]bool {
 	out := make(map[string]bool)
-	for raw := range wire.Elements(list) {
+	for raw := range rawjson.Elements(list) {
 		if text, ok := wire.Text(raw); ok {
 			out[text] = true
 		}

@@ -5,11 +5,11 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,7 +25,10 @@ const (
 	maxArgSets   = 64   // arrays inside another array
 )
 
-var errTooMuch = errors.New("the arguments are too deep or too large for a rule to read")
+var (
+	errTooMuch = errors.New("the arguments are too deep or too large for a rule to read")
+	errMore    = errors.New("there is data after the arguments")
+)
 
 // need is the set of arguments that some rules read: all of them, or those of
 // these names. Other arguments are not converted and do not count for the bounds.
@@ -53,114 +56,104 @@ func arguments(raw []byte, n *need) (types.Record, error) {
 		return types.Record{}, nil
 	}
 	r := argReader{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), values: maxArgValues, sets: maxArgSets}
-	if r.dec.PeekKind() != '{' {
+	if r.next() != '{' {
 		return types.Record{}, errors.New("the arguments are not an object")
 	}
-	record, err := r.object(maxArgDepth, false, n)
-	if err != nil {
-		return types.Record{}, err
-	}
-	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return types.Record{}, errors.New("there is data after the arguments")
+	record := r.object(maxArgDepth, false, n)
+	if r.token(); !errors.Is(r.err, io.EOF) {
+		return types.Record{}, fmt.Errorf("reading the arguments to their end: %w", cmp.Or(r.err, errMore))
 	}
 	return record, nil
 }
 
+// argReader reads values until the first error.
 type argReader struct {
 	dec          *jsontext.Decoder
 	values, sets int // how many more may follow
+	err          error
+}
+
+// token reads the next token; it is the zero Token after an error.
+func (r *argReader) token() (tok jsontext.Token) {
+	if r.err == nil {
+		tok, r.err = r.dec.ReadToken()
+	}
+	return tok
+}
+
+// next returns the kind of the next token; 0 after an error.
+func (r *argReader) next() jsontext.Kind {
+	if r.err != nil {
+		return 0
+	}
+	return r.dec.PeekKind()
 }
 
 // value reads one value; nil stands for null. inSet means that it is inside an array.
-func (r *argReader) value(depth int, inSet bool) (types.Value, error) {
+func (r *argReader) value(depth int, inSet bool) types.Value {
 	r.values--
 	if r.values < 0 || depth <= 0 {
-		return nil, errTooMuch
+		r.err = errTooMuch
 	}
-	switch r.dec.PeekKind() {
+	switch r.next() {
 	case '{':
 		return r.object(depth, inSet, nil)
 	case '[':
 		return r.array(depth, inSet)
 	}
-	tok, err := r.dec.ReadToken()
-	if err != nil {
-		return nil, fmt.Errorf("reading an argument: %w", err)
-	}
-	switch tok.Kind() {
+	switch tok := r.token(); tok.Kind() {
 	case '"':
-		return types.String(tok.String()), nil
+		return types.String(tok.String())
 	case 't', 'f':
-		return types.Boolean(tok.Bool()), nil
+		return types.Boolean(tok.Bool())
 	case '0':
-		return numberOf(tok.String()), nil
+		return numberOf(tok.String())
 	}
-	return nil, nil
+	return nil
 }
 
 // numberOf returns an integer that fits as a Long, and any other number as a String of
 // its characters.
 func numberOf(digits string) types.Value {
-	if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
-		return types.Long(n)
+	if n := long(digits); n != nil {
+		return n
 	}
 	return types.String(digits)
 }
 
 // object reads an object. n selects the members of the outermost object; nil: all members.
-func (r *argReader) object(depth int, inSet bool, n *need) (types.Record, error) {
-	if _, err := r.dec.ReadToken(); err != nil {
-		return types.Record{}, fmt.Errorf("reading an object: %w", err)
-	}
+func (r *argReader) object(depth int, inSet bool, n *need) types.Record {
+	r.token()
 	m := types.RecordMap{}
-	for r.dec.PeekKind() == '"' {
-		tok, err := r.dec.ReadToken()
-		if err != nil {
-			return types.Record{}, fmt.Errorf("reading a name: %w", err)
-		}
-		name := tok.String()
-		if n != nil && !n.reads(name) {
-			if err := r.dec.SkipValue(); err != nil {
-				return types.Record{}, fmt.Errorf("passing over %.64q: %w", name, err)
+	for r.next() == '"' {
+		name := r.token().String()
+		switch {
+		case n == nil || n.reads(name):
+			if v := r.value(depth-1, inSet); v != nil {
+				m[types.String(name)] = v
 			}
-			continue
-		}
-		v, err := r.value(depth-1, inSet)
-		if err != nil {
-			return types.Record{}, err
-		}
-		if v != nil {
-			m[types.String(name)] = v
+		case r.err == nil:
+			r.err = r.dec.SkipValue()
 		}
 	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return types.Record{}, fmt.Errorf("reading the end of an object: %w", err)
-	}
-	return types.NewRecord(m), nil
+	r.token()
+	return types.NewRecord(m)
 }
 
-func (r *argReader) array(depth int, inSet bool) (types.Value, error) {
+func (r *argReader) array(depth int, inSet bool) types.Set {
 	if inSet {
 		r.sets--
 	}
 	if r.sets < 0 {
-		return nil, errTooMuch
+		r.err = errTooMuch
 	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return nil, fmt.Errorf("reading an array: %w", err)
-	}
+	r.token()
 	var all []types.Value
-	for k := r.dec.PeekKind(); k != ']' && k != 0; k = r.dec.PeekKind() {
-		v, err := r.value(depth-1, true)
-		if err != nil {
-			return nil, err
-		}
-		if v != nil {
+	for k := r.next(); k != ']' && k != 0; k = r.next() {
+		if v := r.value(depth-1, true); v != nil {
 			all = append(all, v)
 		}
 	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return nil, fmt.Errorf("reading the end of an array: %w", err)
-	}
-	return types.NewSet(all...), nil
+	r.token()
+	return types.NewSet(all...)
 }

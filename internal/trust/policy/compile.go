@@ -21,7 +21,7 @@ type Options struct {
 	UID     uint32 // the daemon's own user
 	Servers map[string]ServerRules
 	File    string // the operator's policy file, for names and problems; empty: none
-	Text    []byte // content of File
+	Text    []byte // content of File; the caller has checked that it is text and not nested deeply
 }
 
 // Compile builds a Set. It is nil when one of the problems is more than a

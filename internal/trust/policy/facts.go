@@ -27,47 +27,22 @@ const (
 
 // Fact describes a kind of fact.
 type Fact struct {
-	Grades []principal.Grade // with which it occurs
-	Form   Form
-	Sep    string // between the elements of a set
-	Image  bool   // it describes the program: see Request.Confirmed
+	Form  Form
+	Sep   string // between the elements of a set
+	Image bool   // it describes the program: see Request.Confirmed
 }
 
 // KnownFacts are the facts that rules can read, by name. Any other name in a rule is a
 // misspelling.
-var KnownFacts = tableOfFacts()
+var KnownFacts = map[string]Fact{
+	"uid": {Form: FormNumber}, "gid": {Form: FormNumber}, "groups": {Form: FormNumbers, Sep: ","},
+	"label": {}, "instance": {}, "namespaces": {}, "pid": {Form: FormNumber},
 
-func tableOfFacts() map[string]Fact {
-	attested, verified, observed := []principal.Grade{principal.Attested}, []principal.Grade{principal.Verified}, []principal.Grade{principal.Observed}
-	seen := func(f Form, sep string) Fact { return Fact{Grades: observed, Form: f, Sep: sep, Image: true} }
-	proved := func(f Form, sep string) Fact { return Fact{Grades: verified, Form: f, Sep: sep} }
-	return map[string]Fact{
-		"uid":      {Grades: []principal.Grade{principal.Attested, principal.Observed}, Form: FormNumber},
-		"gid":      {Grades: attested, Form: FormNumber},
-		"groups":   {Grades: attested, Form: FormNumbers, Sep: ","},
-		"label":    {Grades: attested},
-		"instance": {Grades: []principal.Grade{principal.Attested, principal.Observed}},
+	"launcher": {}, "parent": {}, "token": {}, "scope": {Form: FormTexts, Sep: ","},
+	"issuer": {}, "subject": {}, "client_id": {}, "oauth_scope": {Form: FormTexts, Sep: " "}, "audience": {Form: FormTexts, Sep: " "},
 
-		"launcher":    proved(FormText, ""),
-		"parent":      proved(FormText, ""),
-		"token":       proved(FormText, ""),
-		"scope":       proved(FormTexts, ","),
-		"issuer":      proved(FormText, ""),
-		"subject":     proved(FormText, ""),
-		"client_id":   proved(FormText, ""),
-		"oauth_scope": proved(FormTexts, " "),
-		"audience":    proved(FormTexts, " "),
-
-		"pid":        {Grades: observed, Form: FormNumber},
-		"namespaces": {Grades: observed},
-		"exe":        seen(FormText, ""), "exe_sha256": seen(FormText, ""), "parent_exe": seen(FormText, ""), "parents": seen(FormText, ""),
-		"start": seen(FormText, ""), "cgroup": seen(FormText, ""), "unit": seen(FormText, ""),
-	}
-}
-
-// factGroups returns the grades whose names are the records of facts in the context.
-func factGroups() []principal.Grade {
-	return []principal.Grade{principal.Attested, principal.Verified, principal.Observed}
+	"exe": {Image: true}, "exe_sha256": {Image: true}, "parent_exe": {Image: true}, "parents": {Image: true},
+	"start": {Image: true}, "cgroup": {Image: true}, "unit": {Image: true},
 }
 
 // contextOf returns the facts that some rule reads, each under exactly its grade. A fact
@@ -75,7 +50,7 @@ func factGroups() []principal.Grade {
 // request does not confirm it.
 func (s *Set) contextOf(p *principal.Principal, confirmed bool) types.Record {
 	context := types.RecordMap{}
-	for _, grade := range factGroups() {
+	for _, grade := range []principal.Grade{principal.Attested, principal.Verified, principal.Observed} {
 		group := types.RecordMap{}
 		for _, f := range p.Facts() {
 			k := KnownFacts[f.Name]

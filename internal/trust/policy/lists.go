@@ -62,8 +62,7 @@ func anyOf(patterns []string) ast.Node {
 	return anyOf(patterns[:half]).Or(anyOf(patterns[half:]))
 }
 
-// likes returns the condition that the resource's name matches a pattern of a list. The
-// star is the only special character of a pattern.
+// likes returns the condition that the resource's name matches a pattern of a list.
 func likes(pattern string) ast.Node {
 	name := ast.Resource().Access("name")
 	if !strings.Contains(pattern, "*") {
@@ -72,6 +71,7 @@ func likes(pattern string) ast.Node {
 	return name.Like(like(pattern))
 }
 
+// like returns a pattern of a list. The star is its only special character.
 func like(pattern string) types.Pattern {
 	return likeIn(pattern, func(literal string) string { return literal })
 }
@@ -91,15 +91,23 @@ func likeIn(pattern string, form func(literal string) string) types.Pattern {
 // looksLike is likes for a pattern that denies: it also matches a name that looks like a
 // denied one, since a server may treat the two as the same.
 func looksLike(pattern string) ast.Node {
-	out := likes(pattern)
-	if !hasLooks(pattern) {
-		return out
-	}
-	for i, attr := range []types.String{attrFolded, attrStroked} {
-		p := likeIn(pattern, func(literal string) string { return lookalike.Shown(literal)[i] })
-		out = out.Or(ast.Resource().Access(attr).Like(p))
+	out, forms := likes(pattern), [...]types.String{attrFolded, attrStroked}
+	for i, p := range looks(pattern) {
+		out = out.Or(ast.Resource().Access(forms[i]).Like(p))
 	}
 	return out
+}
+
+// looks returns the patterns for the two forms of a name; nil: the pattern is compared
+// with the name alone.
+func looks(pattern string) (all []types.Pattern) {
+	if !hasLooks(pattern) {
+		return nil
+	}
+	for i := range 2 {
+		all = append(all, likeIn(pattern, func(literal string) string { return lookalike.Shown(literal)[i] }))
+	}
+	return all
 }
 
 // hasLooks reports whether a pattern can be compared by appearance. A pattern with
@@ -123,11 +131,9 @@ func Denies(pattern, name string) bool {
 	if like(pattern).Match(types.String(name)) {
 		return true
 	}
-	if !hasLooks(pattern) {
-		return false
-	}
-	for i, form := range lookalike.Shown(name) {
-		if likeIn(pattern, func(literal string) string { return lookalike.Shown(literal)[i] }).Match(types.String(form)) {
+	forms := lookalike.Shown(name)
+	for i, p := range looks(pattern) {
+		if p.Match(types.String(forms[i])) {
 			return true
 		}
 	}

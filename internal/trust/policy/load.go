@@ -1,7 +1,7 @@
 package policy
 
 // The policy file. Invariant: each rule has a unique name outside the names that Doorward
-// reserves, and the parser gets only text that cannot exhaust its stack.
+// reserves. The caller has checked that the text cannot exhaust the parser's stack.
 
 import (
 	_ "embed" // of the default policy
@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go"
 	publicast "github.com/cedar-policy/cedar-go/ast"
@@ -48,14 +47,8 @@ var reservedNames = []string{"default.", "mcpServers.", "token.", "limits."}
 
 // load parses a policy file and names its rules.
 func load(file string, text []byte) ([]*rule, []Problem) {
-	if at := firstBad(text); at >= 0 {
-		return nil, []Problem{{File: file, Line: lineAt(text, at), Text: "this is not UTF-8 text; save the file as UTF-8"}}
-	}
-	if line := tooDeep(text); line > 0 {
-		return nil, []Problem{{File: file, Line: line, Text: fmt.Sprintf("more than %d brackets are open here; simplify the rule", maxNesting)}}
-	}
-	list, err := parse(text)
-	if err != nil {
+	var list cedar.PolicyList
+	if err := list.UnmarshalCedar(text); err != nil {
 		return nil, []Problem{{File: file, Line: 1, Text: "this is not Cedar: " + Clip(err.Error()), Syntax: err}}
 	}
 	n := namer{file: file, seen: map[string]int{}}
@@ -63,12 +56,6 @@ func load(file string, text []byte) ([]*rule, []Problem) {
 		n.add((*ast.Policy)(p.AST()))
 	}
 	return n.rules, n.problems
-}
-
-func parse(text []byte) (cedar.PolicyList, error) {
-	var list cedar.PolicyList
-	err := list.UnmarshalCedar(text)
-	return list, err
 }
 
 // namer gives every rule of a file its name.
@@ -88,17 +75,20 @@ func (n *namer) add(p *ast.Policy) {
 			name = fmt.Sprintf("%s:%d", at, p.Position.Column)
 		}
 	} else if problem := n.wrong(name); problem != "" {
-		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: Clip(name), Text: problem})
+		n.say(p, name, problem)
 	}
 	if reason, _ := Annotation(p, "reason"); !printable(reason, 256) {
-		n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: Clip(name),
-			Text: "@reason must be one line of at most 256 bytes without control characters; shorten it"})
+		n.say(p, name, "@reason must be one line of at most 256 bytes without control characters; shorten it")
 	}
 	n.seen[name] = p.Position.Line
 	if n.file == defaultFile {
 		at = "" // the file is embedded and does not exist for the operator
 	}
 	n.rules = append(n.rules, newRule(name, at, "a rule of the policy file", p))
+}
+
+func (n *namer) say(p *ast.Policy, name, text string) {
+	n.problems = append(n.problems, Problem{File: n.file, Line: p.Position.Line, Key: Clip(name), Text: text})
 }
 
 // wrong returns the problem of a name given with @id; empty: none.
@@ -138,59 +128,4 @@ func Clip(s string) string {
 		return s
 	}
 	return string(principal.AppendQuoted(nil, s, most))
-}
-
-// maxNesting is the most open brackets, more than a policy needs. The parser recurses for
-// each bracket.
-const maxNesting = 200
-
-// tooDeep returns the line on which too many brackets are open; 0: none.
-func tooDeep(text []byte) int {
-	depth, inText := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case inText && c == '\\':
-			i++
-		case c == '"':
-			inText = !inText
-		case inText && c != '\n':
-		case c == '/' && i+1 < len(text) && (text[i+1] == '/' || text[i+1] == '*'):
-			i += comment(text[i:])
-		case c == '\n':
-			inText = false // a string ends with its line; otherwise the parser reports it
-		case c == '(' || c == '[' || c == '{':
-			if depth++; depth > maxNesting {
-				return lineAt(text, i)
-			}
-		case c == ')' || c == ']' || c == '}':
-			depth--
-		}
-	}
-	return 0
-}
-
-// comment returns the length of the comment at the beginning of text, less one.
-func comment(text []byte) int {
-	end := "\n"
-	if text[1] == '*' {
-		end = "*/"
-	}
-	if n := strings.Index(string(text[2:]), end); n >= 0 {
-		return n + 1 + len(end)
-	}
-	return len(text)
-}
-
-func lineAt(text []byte, offset int) int { return 1 + strings.Count(string(text[:offset]), "\n") }
-
-// firstBad returns the offset of the first byte that is not UTF-8 or is NUL; -1: none.
-func firstBad(b []byte) int {
-	for i := 0; i < len(b); {
-		r, size := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && size <= 1 || r == 0 {
-			return i
-		}
-		i += size
-	}
-	return -1
 }

@@ -111,6 +111,9 @@ func (r *rule) mayApply(c *caller, action string) bool {
 		(r.action == "" || r.action == action)
 }
 
+// before reports whether r comes before other in the order of the rules; nil comes last.
+func (r *rule) before(other *rule) bool { return other == nil || r.order < other.order }
+
 // allowed returns the decision of a permit that matches.
 func (r *rule) allowed() Decision {
 	d := Decision{Allow: true, Rule: r.name, Reason: r.reason, At: r.at}
@@ -170,47 +173,33 @@ func (o outcome) allowed() Decision {
 	return d
 }
 
-// ask evaluates rules with Cedar. Cedar skips a rule that it cannot evaluate. Skipping a
-// forbid would fail open, so such a forbid denies here.
-func (s *Set) ask(rules []*rule, w *world, resource types.EntityUID, context types.Record) outcome {
-	_, diag := cedar.Authorize(ballot{rules, whole}, w, w.request(resource, context))
-	var o outcome
-	for _, e := range diag.Errors {
-		if r := s.rules[e.PolicyID]; !r.permit && (o.forbid == nil || r.order < o.forbid.order) {
-			o.forbid, o.blind = r, true
+// ask evaluates rules with Cedar, for each resource that the name may mean. Cedar skips a
+// rule that it cannot evaluate. Skipping a forbid would fail open, so such a forbid denies
+// here; a permit that cannot be evaluated does not apply.
+func (s *Set) ask(rules []*rule, w *world, context types.Record) (o outcome) {
+	for _, resource := range w.resources {
+		_, diag := cedar.Authorize(ballot{rules, whole}, w, w.request(resource.UID, context))
+		for _, e := range diag.Errors {
+			if r := s.rules[e.PolicyID]; !r.permit && r.before(o.forbid) {
+				o.forbid, o.blind = r, true
+			}
 		}
-	}
-	for _, e := range diag.Reasons {
-		switch r := s.rules[e.PolicyID]; {
-		case r.permit:
-			o.permitted(r)
-		case !r.permit && (o.forbid == nil || r.order < o.forbid.order):
-			o.forbid, o.blind = r, false
+		for _, e := range diag.Reasons {
+			o.add(s.rules[e.PolicyID])
 		}
 	}
 	return o
 }
 
-// permitted adds a permit that matches.
-func (o *outcome) permitted(r *rule) {
-	if o.permit == nil || r.order < o.permit.order {
+// add adds a rule that matches.
+func (o *outcome) add(r *rule) {
+	if r.permit && r.before(o.permit) {
 		o.permit = r
 	}
-	if r.asks != "" && (o.asking == nil || r.order < o.asking.order) {
+	if r.asks != "" && r.before(o.asking) {
 		o.asking = r
 	}
-}
-
-// and combines the outcomes for the two resources that a name may mean.
-func (o outcome) and(p outcome) outcome {
-	if o.permit == nil || p.permit != nil && p.permit.order < o.permit.order {
-		o.permit = p.permit
+	if !r.permit && r.before(o.forbid) {
+		o.forbid, o.blind = r, false
 	}
-	if o.asking == nil {
-		o.asking = p.asking
-	}
-	if o.forbid == nil || p.forbid != nil && p.forbid.order < o.forbid.order {
-		o.forbid, o.blind = p.forbid, p.blind
-	}
-	return o
 }

@@ -77,11 +77,7 @@ func (s *Set) judge(q Request) *verdict {
 
 // settle sets the plain decision, by rules that are evaluated without arguments.
 func (s *Set) settle(v *verdict, w *world, rules []*rule, q Request) {
-	var o outcome
-	for _, resource := range w.resources {
-		o = o.and(s.ask(rules, w, resource.UID, w.context))
-	}
-	switch {
+	switch o := s.ask(rules, w, w.context); {
 	case o.forbid != nil:
 		v.plain, v.denied = o.forbid.denied(o.blind), true
 	case o.permit != nil:
@@ -126,7 +122,7 @@ func (s *Set) withArguments(v *verdict, args []byte) Decision {
 	if err != nil {
 		return v.unread()
 	}
-	o := s.ask(rules, v.world, v.world.resources[0].UID, v.world.with(record))
+	o := s.ask(rules, v.world, v.world.with(record))
 	switch {
 	case o.forbid != nil:
 		return o.forbid.denied(o.blind)

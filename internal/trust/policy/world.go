@@ -266,9 +266,7 @@ func scopeOf(p *principal.Principal) scope {
 	if !fact.Grade.MayAllow() {
 		return s
 	}
-	for rest := fact.Value; rest != ""; {
-		var word string
-		word, rest, _ = strings.Cut(rest, ",")
+	for word := range strings.SplitSeq(fact.Value, ",") {
 		s.grant(strings.TrimSpace(word))
 	}
 	return s
@@ -277,23 +275,17 @@ func scopeOf(p *principal.Principal) scope {
 // grant adds one word of a scope; an unknown word grants nothing.
 func (s *scope) grant(word string) {
 	entity := func(typ types.EntityType, id string) types.Value { return types.NewEntityUID(typ, types.String(id)) }
-	switch word {
-	case ActionAdmin:
-		s.admin = true
-		return
-	case ActionApprove:
-		s.grants = append(s.grants, entity(TypeAction, ActionApprove))
-		return
-	case ServerAgent:
-		s.grants = append(s.grants, entity(TypeServer, ServerAgent), entity(TypeAction, groupMessaging))
-		return
-	case ServerInstructions:
-		s.grants = append(s.grants, entity(TypeServer, ServerInstructions), entity(TypeAction, groupInstructions))
-		return
-	}
 	kind, rest, _ := strings.Cut(word, ":")
 	server, tool, _ := strings.Cut(rest, "/")
 	switch {
+	case word == ActionAdmin:
+		s.admin = true
+	case word == ActionApprove:
+		s.grants = append(s.grants, entity(TypeAction, ActionApprove))
+	case word == ServerAgent:
+		s.grants = append(s.grants, entity(TypeServer, ServerAgent), entity(TypeAction, groupMessaging))
+	case word == ServerInstructions:
+		s.grants = append(s.grants, entity(TypeServer, ServerInstructions), entity(TypeAction, groupInstructions))
 	case kind == "server" && rest != "":
 		s.grants = append(s.grants, entity(TypeServer, rest))
 	case kind == "tool" && server != "" && tool != "":

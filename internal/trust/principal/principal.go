@@ -11,7 +11,10 @@
 // make a higher one.
 package principal
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Fact is one property of a caller, for instance {"exe", "/usr/bin/node",
 // Observed}. Name is a constant of Doorward. Value may come from the caller; Grade is the
@@ -64,28 +67,26 @@ func New(name string, facts ...Fact) *Principal {
 	return p
 }
 
-// Name returns the canonical name, such as "uid:1000"; empty when not Valid.
-func (p *Principal) Name() string {
+// orNone returns p, or the zero value for the nil pointer.
+func (p *Principal) orNone() *Principal {
 	if p == nil {
-		return ""
+		return new(Principal)
 	}
-	return p.name
+	return p
 }
+
+// Name returns the canonical name, such as "uid:1000"; empty when not Valid.
+func (p *Principal) Name() string { return p.orNone().name }
 
 // Valid reports whether the principal is a caller. Nothing may be allowed to,
 // stored for, or bound to a principal that is not Valid.
-func (p *Principal) Valid() bool { return p != nil && p.name != "" }
+func (p *Principal) Valid() bool { return p.orNone().name != "" }
 
 // Key returns the text by which the owner of a session, a subscription or a sealed handle
 // is compared. It is empty when not Valid, so Valid must be checked first. On the Unix
 // socket it is the user and the process instance. Pools, limits and counts use Name
 // instead, since the processes of one user share them.
-func (p *Principal) Key() string {
-	if p == nil {
-		return ""
-	}
-	return p.key
-}
+func (p *Principal) Key() string { return p.orNone().key }
 
 // ownerKey returns the key. No name contains a NUL, so the key of one principal never
 // equals the name of another.
@@ -100,12 +101,7 @@ func (p *Principal) ownerKey() string {
 // Identity returns everything that a decision can depend on, in one unambiguous
 // text: name, Local, all facts in full, and the same of every ancestor. No rule can
 // distinguish principals with equal identities.
-func (p *Principal) Identity() string {
-	if p == nil {
-		return ""
-	}
-	return p.identity
-}
+func (p *Principal) Identity() string { return p.orNone().identity }
 
 func (p *Principal) appendIdentity(dst []byte) []byte {
 	dst = appendCounted(dst, p.name)
@@ -131,22 +127,12 @@ func appendCounted(dst []byte, s string) []byte {
 const FactInstance = "instance"
 
 // Facts returns a copy of the facts in the order they were given to New.
-func (p *Principal) Facts() []Fact {
-	if p == nil {
-		return nil
-	}
-	return append([]Fact(nil), p.facts...)
-}
+func (p *Principal) Facts() []Fact { return slices.Clone(p.orNone().facts) }
 
 // Fact returns the fact of that name with the best grade, so that a claim of the caller
 // cannot hide an attested fact; of equal grades the first.
-func (p *Principal) Fact(name string) (Fact, bool) {
-	var best Fact
-	found := false
-	if p == nil {
-		return best, false
-	}
-	for _, f := range p.facts {
+func (p *Principal) Fact(name string) (best Fact, found bool) {
+	for _, f := range p.orNone().facts {
 		if f.Name == name && (!found || f.Grade > best.Grade) {
 			best, found = f, true
 		}
@@ -158,69 +144,48 @@ func (p *Principal) Fact(name string) (Fact, bool) {
 // "[]" when there are none. It is built once and shared, so it must not be modified.
 // Text in it is safe to show on a terminal and cut at MaxFactText bytes.
 func (p *Principal) FactsJSON() []byte {
-	if p == nil || p.json == nil {
-		return []byte("[]")
+	if facts := p.orNone().json; facts != nil {
+		return facts
 	}
-	return p.json
+	return []byte("[]")
 }
 
 // Local reports whether the caller is connected to the Unix socket or a loopback listener.
 // The listener determines this, never a header.
-func (p *Principal) Local() bool { return p != nil && p.local }
+func (p *Principal) Local() bool { return p.orNone().local }
 
-// WithLocal returns the same principal, marked Local.
-func (p *Principal) WithLocal() *Principal {
+// with returns a changed copy of p, and nil for the nil pointer.
+func (p *Principal) with(change func(*Principal)) *Principal {
 	if p == nil {
 		return nil
 	}
 	q := *p
-	q.local = true
+	change(&q)
 	q.identity = string(q.appendIdentity(nil))
 	return &q
 }
 
+// WithLocal returns the same principal, marked Local.
+func (p *Principal) WithLocal() *Principal { return p.with(func(q *Principal) { q.local = true }) }
+
 // Witness returns the witness of the program behind the principal; nil: there is none.
-func (p *Principal) Witness() Witness {
-	if p == nil {
-		return nil
-	}
-	return p.witness
-}
+func (p *Principal) Witness() Witness { return p.orNone().witness }
 
 // WithWitness returns the same principal with w as its witness.
 func (p *Principal) WithWitness(w Witness) *Principal {
-	if p == nil {
-		return nil
-	}
-	q := *p
-	q.witness = w
-	return &q
+	return p.with(func(q *Principal) { q.witness = w })
 }
 
 // Parent returns the principal on whose behalf a started agent acts; nil for any
 // other principal.
-func (p *Principal) Parent() *Principal {
-	if p == nil {
-		return nil
-	}
-	return p.parent
-}
+func (p *Principal) Parent() *Principal { return p.orNone().parent }
 
 // WithParent returns the same principal, started by parent: its rights are the
 // intersection of its own and its parent's, and so on upwards. A parent that is
 // not Valid has no rights, and neither has its child. It is called once for each
 // started agent.
 func (p *Principal) WithParent(parent *Principal) *Principal {
-	if p == nil {
-		return nil
-	}
-	if parent == nil {
-		parent = &Principal{}
-	}
-	q := *p
-	q.parent = parent
-	q.identity = string(q.appendIdentity(nil))
-	return &q
+	return p.with(func(q *Principal) { q.parent = parent.orNone() })
 }
 
 // MaxFactText is the number of bytes of a fact's name or value that FactsJSON
@@ -233,12 +198,9 @@ func appendFacts(dst []byte, facts []Fact) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, `{"name":`...)
-		dst = AppendQuoted(dst, f.Name, MaxFactText)
-		dst = append(dst, `,"value":`...)
-		dst = AppendQuoted(dst, f.Value, MaxFactText)
-		dst = append(dst, `,"grade":"`...)
-		dst = append(dst, f.Grade.String()...)
+		dst = AppendQuoted(append(dst, `{"name":`...), f.Name, MaxFactText)
+		dst = AppendQuoted(append(dst, `,"value":`...), f.Value, MaxFactText)
+		dst = append(append(dst, `,"grade":"`...), f.Grade.String()...)
 		dst = append(dst, `"}`...)
 	}
 	return append(dst, ']')

@@ -25,18 +25,8 @@ func AppendQuoted(dst []byte, s string, max int) []byte {
 	dst = append(dst, '"')
 	done := 0
 	for i := 0; i < len(s); {
-		if c := s[i]; c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' && c != 0x7f {
-				i++
-				continue
-			}
-			dst = visible.AppendEscape(append(dst, s[done:i]...), rune(c))
-			i++
-			done = i
-			continue
-		}
 		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 || !visible.Printable(r) {
+		if r == '"' || r == '\\' || r == utf8.RuneError && n == 1 || !visible.Printable(r) {
 			dst = visible.AppendEscape(append(dst, s[done:i]...), r)
 			done = i + n
 		}

@@ -8,8 +8,10 @@
 package visible
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -36,7 +38,9 @@ func Hidden(r rune) bool {
 
 // Printable reports whether r is visible or the ASCII space. Other white space is not
 // printable, because it looks like the ASCII space.
-func Printable(r rune) bool { return unicode.IsPrint(r) && !Hidden(r) }
+func Printable(r rune) bool {
+	return r >= ' ' && r < 0x7F || unicode.IsPrint(r) && !Hidden(r)
+}
 
 // AllPrintable reports whether s is UTF-8 and each of its characters printable.
 func AllPrintable(s string) bool {
@@ -54,12 +58,9 @@ func Cut(s string, most int) string {
 		return s
 	}
 	s = s[:max(most, 0)]
-	for i := len(s) - 1; i >= 0 && len(s)-i < utf8.UTFMax; i-- {
-		if utf8.RuneStart(s[i]) {
-			if !utf8.FullRuneInString(s[i:]) {
-				return s[:i]
-			}
-			break
+	for i := max(len(s)-utf8.UTFMax+1, 0); i < len(s); i++ {
+		if !utf8.FullRuneInString(s[i:]) {
+			return s[:i]
 		}
 	}
 	return s
@@ -75,14 +76,8 @@ func AppendEscape(dst []byte, r rune) []byte {
 	case '\t':
 		return append(dst, `\t`...)
 	}
-	if r > 0xffff {
-		r -= 0x10000
-		return appendUnit(appendUnit(dst, 0xd800+(r>>10)), 0xdc00+(r&0x3ff))
+	for _, unit := range utf16.AppendRune(nil, r) {
+		dst = fmt.Appendf(dst, `\u%04x`, unit)
 	}
-	return appendUnit(dst, r)
-}
-
-func appendUnit(dst []byte, u rune) []byte {
-	const hex = "0123456789abcdef"
-	return append(dst, '\\', 'u', hex[u>>12&15], hex[u>>8&15], hex[u>>4&15], hex[u&15])
+	return dst
 }

@@ -85,16 +85,3 @@ func BenchmarkEncodingJSON(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkGetName(b *testing.B) {
-	m, err := Parse([]byte(call300), FromClient)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if Get(m.Params, "name") == nil {
-			b.Fatal("no name")
-		}
-	}
-}

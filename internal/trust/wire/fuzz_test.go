@@ -133,10 +133,14 @@ func sameReading(t *testing.T, b []byte, m Message) {
 	if err := json.Unmarshal(m.Params, &params); err != nil {
 		t.Fatalf("%q: %v", m.Params, err)
 	}
+	var exact map[string]json.RawMessage
+	if err := json.Unmarshal(m.Params, &exact); err != nil {
+		t.Fatalf("%q: %v", m.Params, err)
+	}
 	for key, theirs := range map[string]json.RawMessage{"name": params.Name, "uri": params.URI,
 		"arguments": params.Arguments, "taskId": params.TaskID, "_meta": params.Meta} {
-		if got := Get(m.Params, key); !bytes.Equal(got, theirs) {
-			t.Fatalf("%q: %s is %q for us, %q for encoding/json", m.Params, key, got, theirs)
+		if !bytes.Equal(exact[key], theirs) {
+			t.Fatalf("%q: %s is %q by its exact name, %q for a decoder that folds case", m.Params, key, exact[key], theirs)
 		}
 	}
 }

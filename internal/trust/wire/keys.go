@@ -9,6 +9,8 @@ import (
 	"hash/maphash"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // key is one object key that the scanner remembers until its object closes.
@@ -34,7 +36,7 @@ func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64
 	text := s.b[start:end]
 	if kind&hasEscape != 0 {
 		k.off = ^int32(len(s.decoded))
-		s.decoded = appendUnescaped(s.decoded, text)
+		s.decoded, _ = jsontext.AppendUnquote(s.decoded, s.b[start-1:end+1]) // text has accepted it
 		text = s.decoded[^k.off:]
 		k.n, k.wide = int32(len(text)), !isASCII(text)
 	}

@@ -3,10 +3,7 @@ package wire
 // Questions of servers. Invariant: a member with one of the names is found at any
 // depth, in any case and spelling.
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // The members that hold questions of a server to its client. InputRequests is a member of
 // a result or a task that waits for input (Multi Round-Trip Requests). Elicitations is a
@@ -18,26 +15,12 @@ const (
 )
 
 // HoldsQuestions reports whether an object anywhere inside raw has a member that
-// some reader takes for InputRequests or Elicitations.
+// some reader takes for InputRequests or Elicitations. It is true for bytes that are not
+// strict JSON, and false without any.
 func HoldsQuestions(raw []byte) bool {
-	for p := 0; ; {
-		n := bytes.IndexByte(raw[p:], '"')
-		if n < 0 {
-			return false
-		}
-		start := p + n
-		p = StringEnd(raw, start)
-		if isKey(raw[p:]) && isQuestions(unescaped(raw[start+1:p-1])) {
-			return true
-		}
-	}
-}
-
-func unescaped(body []byte) []byte {
-	if bytes.IndexByte(body, '\\') < 0 {
-		return body
-	}
-	return appendUnescaped(make([]byte, 0, len(body)), body)
+	s := takeScanner(raw)
+	defer s.release()
+	return len(raw) > 0 && (!s.document(levelNone) || s.questions)
 }
 
 // isQuestions reports whether some reader takes key for InputRequests or Elicitations.
@@ -65,10 +48,4 @@ func separated(name string) (out string) {
 		out += string(c)
 	}
 	return out
-}
-
-// isKey reports whether rest, the bytes behind a string, begins with a colon, apart from
-// white space: the string is a key then.
-func isKey(rest []byte) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(rest, " \n\r\t"), []byte(":"))
 }

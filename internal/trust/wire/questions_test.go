@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"testing"
 )
 
@@ -31,9 +33,14 @@ func TestHoldsQuestions(t *testing.T) {
 			}
 		}
 	}
-	for _, raw := range []string{``, `null`, `"`, `"inputRequests"`} {
+	for _, raw := range []string{``, `null`, `"inputRequests"`} {
 		if HoldsQuestions([]byte(raw)) {
 			t.Errorf("%s holds questions", raw)
+		}
+	}
+	for _, raw := range []string{`"`, `{"a":1`, `{"a":1,"a":1}`, ` `} {
+		if !HoldsQuestions([]byte(raw)) {
+			t.Errorf("%s is not strict JSON and holds no questions", raw)
 		}
 	}
 	msgs, _, err := ParseBatch([]byte(`[{"jsonrpc":"2.0","id":1,"result":{"inputRequests":1}},{"jsonrpc":"2.0","id":2,"result":{}}]`), FromServer)
@@ -57,11 +64,23 @@ func TestResembles(t *testing.T) {
 	}
 }
 
-// Parse calls a message plain exactly when HoldsQuestions finds no such member.
+// hasQuestionKey searches the strings that a colon follows, without the scanner.
+func hasQuestionKey(keys *regexp.Regexp, text []byte) bool {
+	for _, found := range keys.FindAllSubmatch(text, -1) {
+		var key string
+		if json.Unmarshal(found[1], &key) == nil && (Resembles(key, InputRequests) || Resembles(key, Elicitations)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Parse calls a message plain, and HoldsQuestions is false, exactly when it has no such
+// member.
 func TestPlainMessagesHoldNoQuestions(t *testing.T) {
 	t.Parallel()
 	w := &writer{Rand: rand.New(rand.NewPCG(3, 4))}
-	plain, held := 0, 0
+	plain, held, keys := 0, 0, regexp.MustCompile(`("(?:[^"\\]|\\.)*")\s*:`)
 	for i := range 20_000 {
 		text := w.message()
 		if i%3 == 0 {
@@ -77,8 +96,8 @@ func TestPlainMessagesHoldNoQuestions(t *testing.T) {
 		if m.Plain {
 			plain++
 		}
-		if m.Plain == HoldsQuestions(text) {
-			t.Errorf("plain %v: %s", m.Plain, text)
+		if found := hasQuestionKey(keys, text); m.Plain == found || HoldsQuestions(text) != found {
+			t.Errorf("plain %v, found %v: %s", m.Plain, found, text)
 		}
 	}
 	if plain < 1000 || held < 500 {

@@ -4,10 +4,13 @@ package wire
 // surrogates, and accepted numbers have a bounded length.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // textKind is the set of things that a scanned string contains beside plain ASCII.
@@ -188,44 +191,15 @@ func (s *scanner) digits(p int) int {
 	return p
 }
 
-// appendUnescaped appends the unescaped form of body, the text between the quotes of a
-// valid JSON string.
-func appendUnescaped(dst, body []byte) []byte {
-	for i := 0; i < len(body); {
-		c := body[i]
-		if c != '\\' || i+1 == len(body) {
-			dst = append(dst, c)
-			i++
-			continue
-		}
-		if body[i+1] != 'u' {
-			dst = append(dst, unescape(body[i+1]))
-			i += 2
-			continue
-		}
-		r, n := hex4(body[i+2:]), 6
-		if utf16.IsSurrogate(r) && len(body) >= i+12 {
-			r, n = utf16.DecodeRune(r, hex4(body[i+8:])), 12
-		}
-		dst = utf8.AppendRune(dst, r)
-		i = min(i+n, len(body))
+// Text returns the unescaped text of a raw JSON string; false: raw is not a string.
+func Text(raw []byte) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
 	}
-	return dst
-}
-
-// unescape returns the byte that a backslash and c stand for.
-func unescape(c byte) byte {
-	switch c {
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
+	body := raw[1 : len(raw)-1]
+	if bytes.IndexByte(body, '\\') < 0 {
+		return string(body), true
 	}
-	return c
+	text, err := jsontext.AppendUnquote(make([]byte, 0, len(body)), raw)
+	return string(text), err == nil
 }

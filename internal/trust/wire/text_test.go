@@ -124,3 +124,44 @@ func TestUTF8BehindWideText(t *testing.T) {
 		}
 	}
 }
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`""`: "", `"a"`: "a", `"\"\\\/\b\f\n\r\t"`: "\"\\/\b\f\n\r\t", `"\u0041\u00e4\u20aC"`: "Aä€",
+		`"\ud83d\ude00x"`: "😀x", `"😀"`: "😀", `"\u0000"`: "\x00", `"\\u0041"`: `\u0041`,
+	} {
+		if got, ok := Text([]byte(raw)); !ok || got != want {
+			t.Errorf("%s: %q, %v", raw, got, ok)
+		}
+	}
+	for _, raw := range []string{"", `"`, "1", "null", "{}", `["a"]`} {
+		if got, ok := Text([]byte(raw)); ok {
+			t.Errorf("%s is no string, got %q", raw, got)
+		}
+	}
+}
+
+// Reading bytes that were never validated does not panic.
+func TestGarbageIsSurvived(t *testing.T) {
+	t.Parallel()
+	pieces := []string{"{", "}", "[", "]", ",", ":", `"`, `\`, `\u`, `\ud800`, "1", "t", " ", `"a"`, "\x00", "\xff", ""}
+	for _, a := range pieces {
+		for _, b := range pieces {
+			for _, c := range pieces {
+				for _, d := range pieces {
+					handle([]byte(a + b + c + d))
+				}
+			}
+		}
+	}
+	handle([]byte(strings.Repeat("[", 100_000)))
+	handle([]byte(strings.Repeat(`{"a":`, 100_000)))
+}
+
+// handle calls everything that reads validated bytes.
+func handle(raw []byte) {
+	Text(raw)
+	HoldsQuestions(raw)
+	ID(raw).Int()
+}

@@ -9,6 +9,6 @@
 // Invariant: a message that Parse accepts is valid JSON with one meaning, and its Params,
 // Result and Error.Data are the received bytes.
 //
-// Get, Members, Text and their variants expect bytes that Parse or ValidateValue accepted.
-// For other bytes their result is meaningless, but they never panic.
+// Text expects bytes that Parse or ValidateValue accepted. For other bytes its result is
+// meaningless, but it never panics. Package rawjson reads the members of accepted bytes.
 package wire

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
-	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/base/rawjson"
 )
 
 // Claims are statements of a server about one of its approved tools. Nothing verifies them.
@@ -27,9 +27,9 @@ func (g *Guard) Claims(tool string) (c Claims, known bool) {
 	if raw == nil || digestOf(raw) != have {
 		return c, false
 	}
-	hint := func(name string) bool { return string(wire.GetPath(raw, "annotations", name)) == "true" }
+	hint := func(name string) bool { return string(rawjson.GetPath(raw, "annotations", name)) == "true" }
 	return Claims{Definition: have.String(), ReadOnly: hint("readOnlyHint"), Destructive: hint("destructiveHint"),
-		Schema: wire.Get(raw, "outputSchema") != nil}, true
+		Schema: rawjson.Get(raw, "outputSchema") != nil}, true
 }
 
 // approvedAs finds the approved item of a name that clients know, which is the server's own

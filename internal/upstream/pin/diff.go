@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -42,12 +43,12 @@ func flat(def []byte) map[string]string {
 
 func flatten(out map[string]string, path string, v []byte) {
 	empty := true
-	for name, member := range wire.Members(v) {
+	for name, member := range rawjson.Members(v) {
 		empty = false
 		flatten(out, below(path, word(name)), member)
 	}
 	n := 0
-	for e := range wire.Elements(v) {
+	for e := range rawjson.Elements(v) {
 		empty = false
 		flatten(out, path+"["+strconv.Itoa(n)+"]", e)
 		n++

@@ -68,10 +68,10 @@ func digestOf(canonical []byte) digest { return sha256.Sum256(canonical) }
 // and time of a resource, which change with its content.
 func canonical(k Kind, raw []byte) []byte {
 	if k == Resources {
-		if isNumber(wire.Get(raw, "size")) {
+		if isNumber(rawjson.Get(raw, "size")) {
 			raw = rawjson.Set(raw, rawjson.Edit{Key: "size"})
 		}
-		if isTime(wire.GetPath(raw, "annotations", "lastModified")) {
+		if isTime(rawjson.GetPath(raw, "annotations", "lastModified")) {
 			raw = rawjson.SetIn(raw, "annotations", rawjson.Edit{Key: "lastModified"})
 		}
 	}
@@ -103,7 +103,7 @@ type seen struct {
 func look(k Kind, raw []byte) seen {
 	s := seen{raw: raw}
 	var isText bool
-	if s.name, isText = wire.GetString(raw, kindWords[k].name); !isText || s.name == "" {
+	if s.name, isText = rawjson.GetString(raw, kindWords[k].name); !isText || s.name == "" {
 		s.refusal = "it has no name"
 		return s
 	}
@@ -114,7 +114,7 @@ func look(k Kind, raw []byte) seen {
 	s.digest = digestOf(canonical(k, raw))
 	var hiddenKey bool
 	s.clean, s.cleaned, hiddenKey = cleanValue(raw)
-	s.shown, _ = wire.GetString(s.clean, kindWords[k].name)
+	s.shown, _ = rawjson.GetString(s.clean, kindWords[k].name)
 	limit, address := maxName, k.isAddress()
 	if address {
 		limit = maxAddress
@@ -188,7 +188,7 @@ func plainJSON(raw []byte) bool {
 // survey examines every entry of a list.
 func survey(k Kind, entries []byte) []seen {
 	var out []seen
-	for raw := range wire.Elements(entries) {
+	for raw := range rawjson.Elements(entries) {
 		out = append(out, look(k, raw))
 	}
 	return out

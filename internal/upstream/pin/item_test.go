@@ -56,7 +56,7 @@ func shuffled(dst, v []byte, random *rand.Rand) []byte {
 	switch v[0] {
 	case '[':
 		dst = append(dst, '[')
-		for e := range wire.Elements(v) {
+		for e := range rawjson.Elements(v) {
 			dst = append(shuffled(dst, e, random), ',')
 		}
 		return append(bytes.TrimSuffix(dst, []byte(",")), ']')
@@ -66,7 +66,7 @@ func shuffled(dst, v []byte, random *rand.Rand) []byte {
 			value []byte
 		}
 		var all []member
-		for k, m := range wire.Members(v) {
+		for k, m := range rawjson.Members(v) {
 			all = append(all, member{k, m})
 		}
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -196,11 +196,11 @@ func TestLongTextsAreCut(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", maxDescription)
 	s := look(Tools, []byte(`{"name":"a","description":"`+long+`","default":"`+long+`"}`))
-	desc, _ := wire.GetString(s.clean, "description")
+	desc, _ := rawjson.GetString(s.clean, "description")
 	if len(desc) > maxDescription || !strings.HasSuffix(desc, "é"+cutMark) || s.cleaned != 1 {
 		t.Errorf("%d bytes, cleaned %d", len(desc), s.cleaned)
 	}
-	if other, _ := wire.GetString(s.clean, "default"); other != long {
+	if other, _ := rawjson.GetString(s.clean, "default"); other != long {
 		t.Error("something else was cut")
 	}
 }

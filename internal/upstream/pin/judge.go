@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/lookalike"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // Verdict is the decision of a guard about one list of one connection. It is immutable.
@@ -221,7 +221,7 @@ func (v *Verdict) Show(entries []byte, whole bool) (shown []byte, changed bool) 
 	}
 	out := []byte{'['}
 	done := make(map[string]bool)
-	for raw := range wire.Elements(entries) {
+	for raw := range rawjson.Elements(entries) {
 		s := look(v.kind, raw)
 		o, ok := v.open[s.shown]
 		if !ok || o.name != s.name || o.digest != s.digest || done[s.shown] {

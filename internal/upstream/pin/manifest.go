@@ -85,25 +85,25 @@ func decode(b []byte, server string) (*manifest, error) {
 	if string(b[at:]) != sumMember+hex.EncodeToString(sum[:])+"\"}\n" {
 		return nil, errDamaged
 	}
-	name, _ := wire.GetString(b, "server")
-	if string(wire.Get(b, "format")) != "1" || name != server {
+	name, _ := rawjson.GetString(b, "server")
+	if string(rawjson.Get(b, "format")) != "1" || name != server {
 		return nil, fmt.Errorf("it is of another format or server: %w", errDamaged)
 	}
 	m := newManifest()
-	for s := range wire.Elements(wire.Get(b, "settled")) {
+	for s := range rawjson.Elements(rawjson.Get(b, "settled")) {
 		word, _ := wire.Text(s)
 		m.settled[word] = true
 	}
-	if shown := wire.Get(b, "shown"); shown != nil {
+	if shown := rawjson.Get(b, "shown"); shown != nil {
 		m.shown = []string{}
-		for s := range wire.Elements(shown) {
+		for s := range rawjson.Elements(shown) {
 			text, _ := wire.Text(s)
 			m.shown = append(m.shown, text)
 		}
 	}
-	for e := range wire.Elements(wire.Get(b, "items")) {
-		item, ok := wire.GetString(e, "item")
-		def := wire.Get(e, "definition")
+	for e := range rawjson.Elements(rawjson.Get(b, "items")) {
+		item, ok := rawjson.GetString(e, "item")
+		def := rawjson.Get(e, "definition")
 		if !ok || def == nil {
 			return nil, errDamaged
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // record is the state of one server for all callers: digests of what was approved, and what
@@ -317,7 +316,7 @@ func (r *record) late(era string, k Kind) bool {
 // declare. The caller holds mu.
 func (r *record) declares(era string, capabilities []byte) (words []string) {
 	for k := range KindCount {
-		has := wire.GetPath(capabilities, kindWords[k].capability...) != nil
+		has := rawjson.GetPath(capabilities, kindWords[k].capability...) != nil
 		r.declared[absent(era, k)] = has
 		if !has {
 			words = append(words, absent(era, k))

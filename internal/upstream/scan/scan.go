@@ -104,7 +104,7 @@ func (l *looking) value(raw []byte, skip []string) []byte {
 		return rawjson.MapStrings(raw, l.text)
 	}
 	var edits []rawjson.Edit
-	for name, v := range wire.Members(raw) {
+	for name, v := range rawjson.Members(raw) {
 		if slices.Contains(skip, name) {
 			continue
 		}

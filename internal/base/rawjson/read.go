@@ -1,12 +1,11 @@
-package wire
-
-// Reading accepted bytes. Invariant: no function reads outside the bytes that it was
-// given, even if they are not valid JSON.
+package rawjson
 
 import (
 	"bytes"
 	"iter"
 	"strings"
+
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // cursor iterates over the members of an object or the elements of an array that
@@ -131,8 +130,8 @@ func keyIs(rawKey []byte, want string) bool {
 	if len(body) <= len(want) || bytes.IndexByte(body, '\\') < 0 {
 		return false
 	}
-	var buf [64]byte
-	return string(appendUnescaped(buf[:0], body)) == want
+	name, _ := wire.Text(rawKey)
+	return name == want
 }
 
 // Get returns the raw value of the member key of obj; nil when there is none, and
@@ -164,19 +163,7 @@ func GetPath(obj []byte, keys ...string) []byte {
 // GetString returns the text of the member key of obj; false when there is none
 // and when it is not a string.
 func GetString(obj []byte, key string) (string, bool) {
-	return Text(Get(obj, key))
-}
-
-// Text returns the unescaped text of a raw JSON string; false: raw is not a string.
-func Text(raw []byte) (string, bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
-	}
-	body := raw[1 : len(raw)-1]
-	if bytes.IndexByte(body, '\\') < 0 {
-		return string(body), true
-	}
-	return string(appendUnescaped(make([]byte, 0, len(body)), body)), true
+	return wire.Text(Get(obj, key))
 }
 
 // Members yields the unescaped key and the raw value of each member of obj,
@@ -184,7 +171,7 @@ func Text(raw []byte) (string, bool) {
 func Members(obj []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for key, value := range Fields(obj) {
-			if name, _ := Text(key.In(obj)); !yield(name, value.In(obj)) {
+			if name, _ := wire.Text(key.In(obj)); !yield(name, value.In(obj)) {
 				return
 			}
 		}
@@ -193,12 +180,12 @@ func Members(obj []byte) iter.Seq2[string, []byte] {
 
 // Fields yields the positions of the key, quotes included, and the value of each member
 // of obj, in the order of the bytes; nothing when obj is not an object.
-func Fields(obj []byte) iter.Seq2[Span, Span] {
-	return func(yield func(key, value Span) bool) {
+func Fields(obj []byte) iter.Seq2[wire.Span, wire.Span] {
+	return func(yield func(key, value wire.Span) bool) {
 		w, ok := open(obj, '{')
 		for ok {
 			k, v := w.member()
-			if v == nil || !yield(Span{w.keyAt, w.keyAt + len(k)}, Span{w.p - len(v), w.p}) {
+			if v == nil || !yield(wire.Span{Start: w.keyAt, End: w.keyAt + len(k)}, wire.Span{Start: w.p - len(v), End: w.p}) {
 				return
 			}
 		}
