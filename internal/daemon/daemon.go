@@ -66,6 +66,8 @@ type Daemon struct {
 	offline     bool // an operator's command without a running daemon
 	// holders finds the processes of loopback callers.
 	holders *peer.Holders
+	// arrivals reports data on idle connections; nil: this system does not report it.
+	arrivals *peer.Arrivals
 
 	reloading sync.Mutex
 

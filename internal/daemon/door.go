@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/authn"
@@ -31,7 +32,8 @@ type callers struct {
 	clients  clients
 }
 
-// connContext puts the facts about a connection into its context, once for all its requests.
+// connContext puts the facts about a connection into its context, once for all its requests
+// between two rests. They are determined once for the connection.
 func (s *callers) connContext(l *listen.Listener) func(context.Context, net.Conn) context.Context {
 	return func(ctx context.Context, c net.Conn) context.Context {
 		ctx = l.ConnContext(ctx, c)
@@ -39,14 +41,27 @@ func (s *callers) connContext(l *listen.Listener) func(context.Context, net.Conn
 		if o == nil {
 			return ctx
 		}
-		return noting(context.WithValue(ctx, callerKey{}, s.newCaller(o)))
+		known, ok := o.Facts.(*connFacts)
+		if !ok {
+			known = &connFacts{caller: s.newCaller(o)}
+			o.Facts = known
+		}
+		return context.WithValue(ctx, callerKey{}, known)
 	}
+}
+
+// connFacts holds what is known about a connection.
+type connFacts struct {
+	caller *authn.Caller
+	noted  sync.Once // its process was noted
 }
 
 // callerOf returns the facts about the connection of a request; nil: unknown.
 func callerOf(r *http.Request) *authn.Caller {
-	c, _ := r.Context().Value(callerKey{}).(*authn.Caller)
-	return c
+	if known, ok := r.Context().Value(callerKey{}).(*connFacts); ok {
+		return known.caller
+	}
+	return nil
 }
 
 // newCaller converts the facts of package listen into those of authn.

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -43,20 +42,13 @@ type client struct {
 // mostClients bounds the number of clients; ended ones are dropped first.
 const mostClients = 4096
 
-type notedKey struct{}
-
-// noting puts the marker into the context of a connection that makes note run once.
-func noting(ctx context.Context) context.Context {
-	return context.WithValue(ctx, notedKey{}, new(sync.Once))
-}
-
-// note remembers the process of a request to an MCP route.
+// note remembers the process of a request to an MCP route, once for a connection.
 func (c *clients) note(r *http.Request) {
-	once, ok := r.Context().Value(notedKey{}).(*sync.Once)
+	known, ok := r.Context().Value(callerKey{}).(*connFacts)
 	if !ok || !isMCP(r.RequestURI) {
 		return
 	}
-	once.Do(func() {
+	known.noted.Do(func() {
 		of, chain := c.processes(r)
 		if len(of.Processes) == 0 {
 			return

@@ -31,7 +31,7 @@ func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, callers: callers{observer: peer.NewObserver(peer.Limits{})}, holders: peer.NewHolders(int32(os.Getpid()))}
 	d.listeners = &listeners{d: d}
 	d.callers.clients.program, _ = os.Executable() // if unknown, a shim counts as an ordinary client
-	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, storedParts{d}.open, d.openDoor}
+	steps := []func() error{d.openState, d.openArrivals, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, storedParts{d}.open, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -76,6 +76,18 @@ func (d *Daemon) openPlaces() error {
 		d.places = append(d.places, place)
 		d.onClose(place.Close)
 	}
+	return nil
+}
+
+// openArrivals starts to watch idle connections. Without it each of them has a goroutine.
+func (d *Daemon) openArrivals() error {
+	a, err := peer.NewArrivals()
+	if err != nil {
+		d.log.Warn("idle connections take more memory", "err", err)
+		return nil
+	}
+	d.arrivals = a
+	d.onClose(func() { _ = a.Close() }) // closing a descriptor of this kind writes nothing
 	return nil
 }
 
@@ -237,7 +249,7 @@ func (d *Daemon) openDoor() error {
 		Handler: d.telemetry.Door(d.relay), Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
 		Resource: d.issuer.resource(),
 		Ahead:    consoleHost{d}.ahead, Delivery: d.instructing.server.Delivery,
-		Seen: d.seen, Unread: listen.Unread,
+		Seen: d.seen, Unread: listen.Unread, Await: listen.Await,
 		Paths: api{d}.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions, Bounds: boundsOf(l, d.uid),
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
 		IdleSession: idleSession, StreamTime: l.Stream, Keeper: keeper, Timed: d.telemetry.Traces(),

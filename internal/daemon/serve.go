@@ -98,6 +98,7 @@ func (ls *listeners) add(ctx context.Context, s listen.Spec) {
 		OwnChild:   ownChild,
 		Spawned:    ls.d.agents.tree,
 		Holders:    ls.d.holders,
+		Arrivals:   ls.d.arrivals,
 		OnRefused:  func(r listen.Refusal) { ls.d.callers.events.connection(where, r) },
 		OnNotice:   func(text string) { ls.d.log.Info(text, "listener", s.Addr) },
 	})
@@ -134,7 +135,11 @@ func (ls *listeners) serve(l *listen.Listener, failed chan<- error) {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,
 		ConnContext:       ls.d.callers.connContext(l),
+		ConnState:         l.ConnState,
 		ErrorLog:          slog.NewLogLogger(ls.d.log.Handler(), slog.LevelDebug),
+	}
+	if l.Rests() {
+		srv.IdleTimeout = listen.RestAfter
 	}
 	ls.mu.Lock()
 	ls.https = append(ls.https, srv)

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -41,6 +42,9 @@ type Options struct {
 	// of a request has not been read. nil, or a nil function: it cannot be measured, and an
 	// open stream is then no sign of life.
 	Unread func(ctx context.Context) func() (int, error)
+	// Await calls f on a goroutine of its own when the connection of an event stream can be
+	// read, or was closed here. nil or false: the connection has to be read until then.
+	Await func(c net.Conn, f func()) bool
 	// Resource describes where clients get tokens. nil: nowhere.
 	Resource *Resource
 	// Paths serve routes other than MCP, for authenticated callers, by exact path

@@ -15,7 +15,8 @@ import (
 // costs a few KiB instead of the 30 KiB of a blocked handler (docs/performance.md), and most
 // streams of agents are idle.
 type rawStream struct {
-	conn net.Conn
+	conn  net.Conn
+	await func(net.Conn, func()) bool // Options.Await
 	reader
 }
 
@@ -36,7 +37,7 @@ func (d *Door) takeOver(w http.ResponseWriter, r *http.Request) (*rawStream, err
 		conn.Close()
 		return nil, errCannotHijack
 	}
-	s := &rawStream{conn: conn, reader: reader{unread: d.unread(r.Context())}}
+	s := &rawStream{conn: conn, await: d.o.Await, reader: reader{unread: d.unread(r.Context())}}
 	if err := s.start(); err != nil {
 		conn.Close()
 		return nil, err
@@ -86,15 +87,19 @@ func (s *rawStream) raw(b []byte) error {
 func (s *rawStream) close() { s.conn.Close() }
 
 // gone calls f once the client has closed the connection or sent data, which is not allowed.
-// It reads on a goroutine of its own.
+// It reads on a goroutine of its own, which begins when there is something to read if that can
+// be awaited.
 func (s *rawStream) gone(f func()) {
 	conn := s.conn
-	go func() {
+	read := func() {
 		var b [1]byte
 		conn.Read(b[:])
 		conn.Close()
 		f()
-	}()
+	}
+	if s.await == nil || !s.await(conn, read) {
+		go read()
+	}
 }
 
 // reader measures whether the client of a raw stream reads it.

@@ -35,6 +35,9 @@ func (l *Listener) start() {
 	for _, s := range l.sockets {
 		l.loops.Go(func() { l.loop(s) })
 	}
+	if l.Rests() {
+		l.loops.Go(l.tend)
+	}
 }
 
 // loop accepts until the socket is closed. After any other error (no descriptors left, a
@@ -89,7 +92,7 @@ func (l *Listener) examine(c *conn) {
 		reason = l.guard(c)
 	}
 	if reason != "" {
-		c.Close()
+		c.end()
 		l.refuse(&c.origin, reason)
 		return
 	}
@@ -100,7 +103,7 @@ func (l *Listener) examine(c *conn) {
 	select {
 	case l.ready <- out:
 	case <-l.done:
-		c.Close()
+		c.end()
 	}
 }
 
@@ -164,7 +167,7 @@ func (l *Listener) guard(c *conn) (reason string) {
 		return ""
 	}
 	c.Conn = attest.Guard(u, c.origin.Peer, func(reason string) { l.refuse(&c.origin, reason) })
-	if err := l.unix.watcher.Watch(c.origin.Peer, func() { c.Close() }); err != nil {
+	if err := l.unix.watcher.Watch(c.origin.Peer, func() { c.end() }); err != nil {
 		return ReasonUnattested
 	}
 	return ""

@@ -24,6 +24,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/downstream/attest"
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // Values of Spec.Auth. Empty means AuthAuto.
@@ -90,6 +91,9 @@ type Options struct {
 	// runs on the accept loop or on the goroutine of a connection and must not block.
 	OnRefused func(Refusal)
 
+	// Arrivals reports data on connections that rest. nil: they do not rest.
+	Arrivals *peer.Arrivals
+
 	// OnNotice is called with text for the operator, for instance that a certificate was
 	// reloaded. It must not block.
 	OnNotice func(text string)
@@ -125,6 +129,7 @@ type Listener struct {
 	tls     *certificate // nil without TLS
 	unix    *unixSocket  // nil for tcp
 	seats   seats
+	resting resting
 
 	ready   chan net.Conn
 	done    chan struct{}

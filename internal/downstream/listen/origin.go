@@ -34,6 +34,10 @@ type Origin struct {
 	Local    netip.AddrPort      // TCP: the address the connection arrived on
 	Remote   netip.AddrPort      // TCP: the other end
 
+	// Facts is the state that the server keeps for the connection. ConnContext runs again
+	// after a rest, and finds it here.
+	Facts any
+
 	expelled atomic.Bool
 	held     bool // loopback: admitted because of the process that holds its other end
 	holder   holding
@@ -97,6 +101,12 @@ type conn struct {
 	once   sync.Once
 	leave  func()
 	err    error
+	idle   atomic.Bool // between two requests
+	tired  atomic.Bool // the next Close lets it rest
+
+	waiting sync.Mutex
+	awaited func() // ends an await
+	ended   bool
 }
 
 // Read returns io.EOF once the connection has been expelled. It does not close the
@@ -108,19 +118,32 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	if n == 0 {
+		c.tires(len(p), err)
 		return n, err
 	}
+	c.roused(n)
 	if reason := c.origin.changedHands(); reason != "" {
-		c.Close()
+		c.end()
 		c.origin.Listener.refuse(&c.origin, reason)
 		return 0, io.EOF
 	}
 	return n, err
 }
 
-// Close closes the connection, releases its process handle and its count.
+// Close closes the connection, or lets it rest.
 func (c *conn) Close() error {
+	l := c.origin.Listener
+	if c.tired.Swap(false) && l.resting.add(c, l.opts.Arrivals) {
+		return nil
+	}
+	return c.end()
+}
+
+// end closes the connection, releases its process handle and its count.
+func (c *conn) end() error {
 	c.once.Do(func() {
+		c.origin.Listener.resting.take(c)
+		c.stopWaiting()
 		c.err = c.Conn.Close()
 		c.origin.Peer.Close()
 		c.leave()

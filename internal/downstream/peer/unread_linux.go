@@ -35,22 +35,30 @@ func Unread(c net.Conn) (int, error) {
 
 // unsent returns SIOCOUTQ, the bytes in the socket's own send queue.
 func unsent(c net.Conn) (n int, err error) {
-	ask := func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }
-	if !attest.Control(c, ask) {
-		inner, ok := c.(syscall.Conn)
-		if !ok {
-			return 0, ErrUnreadUnknown
-		}
-		raw, outer := inner.SyscallConn()
-		if outer == nil {
-			outer = raw.Control(ask)
-		}
-		err = errors.Join(outer, err)
+	outer := control(c, func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	if err = errors.Join(outer, err); errors.Is(err, ErrUnreadUnknown) {
+		return 0, ErrUnreadUnknown
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the send queue: %w", err)
 	}
 	return n, nil
+}
+
+// control calls f with the descriptor of a connection.
+func control(c net.Conn, f func(fd uintptr)) error {
+	if attest.Control(c, f) {
+		return nil
+	}
+	inner, ok := c.(syscall.Conn)
+	if !ok {
+		return ErrUnreadUnknown
+	}
+	raw, err := inner.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("using the descriptor of a connection: %w", err)
+	}
+	return raw.Control(f)
 }
 
 // waiting returns the number of bytes in the receive buffer of the other end.

@@ -54,8 +54,8 @@ func TestTheEndOfAConnectorIsToldOnce(t *testing.T) {
 	}
 	all[1].End()
 	puppet.Eventually(t, "the second is told of", func() bool { return told[1].Load() == 1 })
-	if len(w.dead) != 0 {
-		t.Errorf("%d watches are left", len(w.dead))
+	if len(w.waits) != 0 {
+		t.Errorf("%d watches are left", len(w.waits))
 	}
 }
 
@@ -114,8 +114,8 @@ func TestAWatcherLeavesNothing(t *testing.T) {
 	for _, c := range all {
 		c.Close()
 	}
-	if len(w.dead) != 0 {
-		t.Errorf("%d watches are left", len(w.dead))
+	if len(w.waits) != 0 {
+		t.Errorf("%d watches are left", len(w.waits))
 	}
 	w.Close()
 	puppet.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })

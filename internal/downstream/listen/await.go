@@ -1,0 +1,40 @@
+package listen
+
+import "net"
+
+// Await calls f on a goroutine of its own when a connection of this package can be read, or
+// was closed here. Until then there is no goroutine. False: the connection cannot be watched,
+// and f is not called.
+func Await(c net.Conn, f func()) bool {
+	s, ok := c.(*conn)
+	return ok && s.await(f)
+}
+
+func (c *conn) await(f func()) bool {
+	l := c.origin.Listener
+	c.waiting.Lock()
+	defer c.waiting.Unlock()
+	if !l.Rests() || c.ended {
+		return false
+	}
+	stop, err := l.opts.Arrivals.Await(c.Conn, f)
+	if err != nil {
+		return false
+	}
+	c.awaited = func() {
+		if stop() {
+			go f()
+		}
+	}
+	return true
+}
+
+// stopWaiting ends an await before the connection is closed.
+func (c *conn) stopWaiting() {
+	c.waiting.Lock()
+	defer c.waiting.Unlock()
+	c.ended = true
+	if c.awaited != nil {
+		c.awaited()
+	}
+}

@@ -1,0 +1,153 @@
+package listen
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
+)
+
+// A connection without a request rests: http.Server has released its buffers and its
+// goroutine, and gets it again from Accept when data arrives. To http.Server the
+// connection has ended, and a new one begins; to the client it is one connection.
+//
+// A connection rests only between two requests. http.Server ends it there at the deadline of
+// Server.IdleTimeout. If no byte of a next request has been read, Close keeps it open. A
+// connection with TLS does not rest, because its TLS state belongs to http.Server.
+
+const (
+	// RestAfter is the Server.IdleTimeout of a listener whose connections rest.
+	RestAfter = 2 * time.Second
+	// restTime is how long a connection rests before it is closed.
+	restTime = 3 * time.Minute
+	// restSweep is the time between two searches for connections that have rested too long.
+	restSweep = 15 * time.Second
+	// readBuffer is the size of the buffer that http.Server reads into. A read with all of it
+	// shows that the buffer is empty.
+	readBuffer = 4 << 10
+)
+
+// resting holds the connections that rest.
+type resting struct {
+	mu    sync.Mutex
+	conns map[*conn]rest
+	over  bool // the listener was closed
+}
+
+// rest describes one resting connection.
+type rest struct {
+	since time.Time
+	stop  func() bool // ends the wait for data
+}
+
+// Rests reports whether idle connections of the listener rest.
+func (l *Listener) Rests() bool { return l.opts.Arrivals != nil && l.tls == nil }
+
+// ConnState notes that a connection is between two requests; it fits http.Server.ConnState.
+func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
+	if s, ok := c.(*conn); ok && state == http.StateIdle && l.Rests() {
+		s.idle.Store(true)
+	}
+}
+
+// tires decides, after a read without data, whether the next Close lets the connection rest.
+func (c *conn) tires(size int, err error) {
+	if size == readBuffer && errors.Is(err, os.ErrDeadlineExceeded) && c.idle.Swap(false) {
+		c.tired.Store(true)
+	}
+}
+
+// roused notes the first n bytes of a request. http.Server waits for the fourth with the
+// deadline of an idle connection, which is then a longer one.
+func (c *conn) roused(n int) {
+	if c.idle.Swap(false) && n < 4 {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(restTime)) // the next read fails too
+	}
+}
+
+// add lets a connection rest; false: it has to be closed.
+func (r *resting) add(c *conn, a *peer.Arrivals) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || c.SetDeadline(time.Time{}) != nil {
+		return false
+	}
+	stop, err := a.Await(c.Conn, func() { c.wake() })
+	if err != nil {
+		return false
+	}
+	if r.conns == nil {
+		r.conns = make(map[*conn]rest)
+	}
+	r.conns[c] = rest{since: time.Now(), stop: stop}
+	return true
+}
+
+// take removes a connection; false: it does not rest.
+func (r *resting) take(c *conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one, ok := r.conns[c]
+	if ok {
+		one.stop()
+		delete(r.conns, c)
+	}
+	return ok
+}
+
+// old returns the connections that rest since before.
+func (r *resting) old(before time.Time) (all []*conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c, one := range r.conns {
+		if one.since.Before(before) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// wake passes a connection with data to Accept.
+func (c *conn) wake() {
+	l := c.origin.Listener
+	if !l.resting.take(c) {
+		return
+	}
+	select {
+	case l.ready <- c:
+	case <-l.done:
+		c.end()
+	}
+}
+
+// tend closes the connections that have rested too long, and when the listener is closed all
+// of them.
+func (l *Listener) tend() {
+	tick := time.NewTicker(restSweep)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			l.expire(now.Add(-restTime))
+		case <-l.done:
+			l.resting.mu.Lock()
+			l.resting.over = true
+			l.resting.mu.Unlock()
+			l.expire(time.Now().Add(time.Hour))
+			return
+		}
+	}
+}
+
+// expire closes the connections that rest since before.
+func (l *Listener) expire(before time.Time) {
+	for _, c := range l.resting.old(before) {
+		if l.resting.take(c) {
+			c.end()
+		}
+	}
+}
