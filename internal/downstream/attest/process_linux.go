@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"sync"
@@ -154,21 +153,10 @@ func (p *process) openOld(pid int32, uid uint32) (start uint64, err error) {
 	return start, nil
 }
 
-// ReadIn reads a small file below an open /proc directory.
-func ReadIn(dir *os.File, name string) ([]byte, error) {
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, 1<<16))
-}
-
 // ended reports whether the process of an open /proc directory has ended or waits to be
 // reaped.
 func ended(dir *os.File) bool {
-	b, err := ReadIn(dir, "stat")
+	b, err := ReadIn(int(dir.Fd()), "stat")
 	if err != nil {
 		return true
 	}
@@ -177,7 +165,7 @@ func ended(dir *os.File) bool {
 }
 
 func startTime(path string) (uint64, error) {
-	b, err := os.ReadFile(path)
+	b, err := ReadProc(path)
 	if err != nil {
 		return 0, err
 	}
@@ -205,7 +193,7 @@ func StatFields(b []byte) [][]byte {
 
 // effectiveUID reads the uid of the process of an open /proc directory.
 func effectiveUID(dir *os.File) (uint32, error) {
-	b, err := ReadIn(dir, "status")
+	b, err := ReadIn(int(dir.Fd()), "status")
 	if err != nil {
 		return 0, err
 	}

@@ -99,7 +99,7 @@ func UsableUID(uid uint32) error {
 }
 
 func overflowUID() uint32 {
-	b, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	b, err := ReadProc("/proc/sys/kernel/overflowuid")
 	if err != nil {
 		return 65534 // the kernel's built-in value
 	}
@@ -114,7 +114,7 @@ func overflowUID() uint32 {
 // runs in a user namespace, where foreign uids cannot be distinguished; status has to
 // report this.
 func UIDsMapped() (bool, error) {
-	b, err := os.ReadFile("/proc/self/uid_map")
+	b, err := ReadProc("/proc/self/uid_map")
 	if err != nil {
 		return false, fmt.Errorf("reading the uid map: %w", err)
 	}

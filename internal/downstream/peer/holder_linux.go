@@ -33,8 +33,14 @@ type Holders struct {
 	wake    chan struct{}
 
 	// The fields below belong to the searching goroutine.
-	recent []int32        // processes that held a socket, the latest first
+	recent []place        // where sockets were found, the latest first
 	inside map[int32]bool // whether a process was below root when it was checked
+}
+
+// place is the descriptor at which a process last held a socket.
+type place struct {
+	pid        int32
+	descriptor int
 }
 
 // wanted is one socket whose holder is searched for.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 
@@ -25,12 +24,17 @@ type search struct {
 	processes, descriptors int
 }
 
-// run visits the recent holders, then the newest numbers, and then every process, the
-// newest first.
+// run guesses, and visits the recent holders, then the newest numbers, and then every
+// process, the newest first.
 func (s *search) run() {
 	recent := slices.Clone(s.recent)
-	for _, pid := range recent {
-		if !s.visit(pid) {
+	for _, p := range recent {
+		if s.guess(p); len(s.left) == 0 {
+			return
+		}
+	}
+	for _, p := range recent {
+		if !s.visit(p.pid) {
 			return
 		}
 	}
@@ -40,8 +44,24 @@ func (s *search) run() {
 	pids := processes()
 	s.forget(pids)
 	for _, pid := range slices.Backward(pids) {
-		if !slices.Contains(recent, pid) && !s.visit(pid) {
+		visited := slices.ContainsFunc(recent, func(p place) bool { return p.pid == pid })
+		if !visited && !s.visit(pid) {
 			return
+		}
+	}
+}
+
+// guesses is how many descriptors are tried before those of a process are listed.
+const guesses = 3
+
+// guess tries the descriptor at which a process last held a socket, and those after it: a
+// client that opens one connection after the other uses the same number again, or the next.
+func (s *search) guess(p place) {
+	path := "/proc/" + strconv.Itoa(int(p.pid)) + "/fd/"
+	for n := p.descriptor; n < p.descriptor+guesses; n++ {
+		name := strconv.Itoa(n)
+		if inode, ok := socketAt(unix.AT_FDCWD, path+name); ok {
+			s.found(p.pid, name, inode)
 		}
 	}
 }
@@ -67,7 +87,7 @@ func (s *search) newest() bool {
 
 // lastNumber returns the number that was last given to a process or thread; 0: unknown.
 func lastNumber() int32 {
-	text, err := os.ReadFile("/proc/loadavg")
+	text, err := attest.ReadProc("/proc/loadavg")
 	if err != nil {
 		return 0
 	}
@@ -152,13 +172,16 @@ func (s *search) below(pid int32) bool {
 	return below
 }
 
-// read looks at one descriptor. If it is a socket that is looked for, the search for it
-// ends, unless the process belongs to another user or has changed meanwhile.
+// read looks at one descriptor.
 func (s *search) read(pid int32, dir int, name string) {
-	inode, ok := socketAt(dir, name)
-	if !ok {
-		return
+	if inode, ok := socketAt(dir, name); ok {
+		s.found(pid, name, inode)
 	}
+}
+
+// found ends the search for the socket that a process has at a descriptor, if it is looked
+// for, unless the process belongs to another user or has changed meanwhile.
+func (s *search) found(pid int32, name string, inode uint32) {
 	waiting := s.left[inode]
 	if waiting == nil {
 		return
@@ -168,8 +191,8 @@ func (s *search) read(pid int32, dir int, name string) {
 		return
 	}
 	delete(s.left, inode)
-	if !holder.Inside {
-		s.remember(holder.PID)
+	if n, err := strconv.Atoi(name); err == nil && !holder.Inside {
+		s.remember(place{holder.PID, n})
 	}
 	for _, w := range waiting {
 		w.answer(holder, nil)
@@ -177,9 +200,9 @@ func (s *search) read(pid int32, dir int, name string) {
 }
 
 // remember puts a process first among the recent ones.
-func (s *search) remember(pid int32) {
-	kept := slices.DeleteFunc(s.recent, func(other int32) bool { return other == pid })
-	s.recent = append([]int32{pid}, kept[:min(len(kept), recentKept-1)]...)
+func (s *search) remember(p place) {
+	kept := slices.DeleteFunc(s.recent, func(other place) bool { return other.pid == p.pid })
+	s.recent = append([]place{p}, kept[:min(len(kept), recentKept-1)]...)
 }
 
 // holder confirms that a process holds a socket. An open directory of /proc pins the
@@ -187,11 +210,11 @@ func (s *search) remember(pid int32) {
 // it, and so belong to one process. For the number of a thread, it confirms the process
 // of the thread, because the table of descriptors is read there.
 func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
-	dir, err := os.Open("/proc/" + strconv.Itoa(int(pid)))
+	dir, err := openProcess(pid)
 	if err != nil {
 		return Holder{}, false
 	}
-	defer dir.Close()
+	defer unix.Close(dir)
 	process, uid, err := identityIn(dir)
 	if err == nil && process != pid && process > 0 {
 		return s.holder(process, name, inode)
@@ -201,8 +224,13 @@ func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 		return Holder{}, false
 	}
 	h := Holder{PID: pid, Process: attest.Instance(pid, start), Inside: s.below(pid), descriptor: name, inode: inode}
-	again, ok := socketAt(int(dir.Fd()), "fd/"+name)
+	again, ok := socketAt(dir, "fd/"+name)
 	return h, ok && again == inode
+}
+
+// openProcess opens the directory of a process.
+func openProcess(pid int32) (dir int, err error) {
+	return unix.Open("/proc/"+strconv.Itoa(int(pid)), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
 // socketAt returns the number of the socket that a descriptor in /proc links to.
@@ -223,18 +251,18 @@ func socketAt(dir int, name string) (inode uint32, ok bool) {
 // Still reports whether a holder still has the descriptor by which it was found on its
 // socket. If not, call Find again.
 func (h *Holders) Still(of Holder) bool {
-	dir, err := os.Open("/proc/" + strconv.Itoa(int(of.PID)))
+	dir, err := openProcess(of.PID)
 	if err != nil {
 		return false
 	}
-	defer dir.Close()
+	defer unix.Close(dir)
 	start, err := startIn(dir)
-	inode, ok := socketAt(int(dir.Fd()), "fd/"+of.descriptor)
+	inode, ok := socketAt(dir, "fd/"+of.descriptor)
 	return err == nil && ok && inode == of.inode && attest.Instance(of.PID, start) == of.Process
 }
 
 // startIn reads the start time of the process of an open /proc directory.
-func startIn(dir *os.File) (uint64, error) {
+func startIn(dir int) (uint64, error) {
 	b, err := attest.ReadIn(dir, "stat")
 	if err != nil {
 		return 0, err
@@ -269,7 +297,7 @@ func processes() []int32 {
 
 // identityIn reads the number and the effective uid of the process that an open /proc
 // directory belongs to. For the directory of a thread, the number differs from its name.
-func identityIn(dir *os.File) (process int32, uid uint32, err error) {
+func identityIn(dir int) (process int32, uid uint32, err error) {
 	b, err := attest.ReadIn(dir, "status")
 	if err != nil {
 		return 0, 0, err

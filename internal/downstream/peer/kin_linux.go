@@ -22,7 +22,7 @@ func Kinship(chain []string) ([]Kin, error) {
 			return nil, fmt.Errorf("%w: %q is not a process of this boot", ErrLineage, instance)
 		}
 		k := Kin{Instance: instance, PID: pid, Start: start, Login: loginOf(pid)}
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/stat")
+		b, err := attest.ReadProc("/proc/" + strconv.Itoa(int(pid)) + "/stat")
 		r, there := look(pid)
 		f := attest.StatFields(b)
 		if err != nil || !there || r.start != start || len(f) < 5 {
@@ -50,7 +50,7 @@ func First() string {
 
 // loginOf returns the audit session of a process.
 func loginOf(pid int32) uint32 {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(int(pid)) + "/sessionid")
+	b, err := attest.ReadProc("/proc/" + strconv.Itoa(int(pid)) + "/sessionid")
 	if err != nil {
 		return NoLogin
 	}
