@@ -42,7 +42,7 @@ func send(ctx context.Context, c *call) (*answer, error) {
 	if d.To, err = c.addressing.recipients(ctx, c.args.strs("to")); err != nil {
 		return nil, err
 	}
-	if err := hold(c, addressed(c, d.To)); err != nil {
+	if err := hold(c, func() []byte { return addressed(c, d.To) }); err != nil {
 		return nil, err
 	}
 	var wakes standings
@@ -81,9 +81,12 @@ func (c addressing) about(err error, to []mail.Recipient) error {
 // draft returns the message that the arguments ask for, cleaned.
 func (c addressing) draft() (d mail.Draft, err error) {
 	a := c.args
-	sum := sha256.Sum256(rawjson.Canonical(c.raw))
 	d = mail.Draft{Kind: a.str("kind", "inform"), Thread: a.str("thread_id", ""), ReplyTo: a.str("reply_to", ""),
-		TTL: int64(a.int("ttl_s", 0)), Key: a.str("idempotency_key", ""), Fingerprint: sum[:]}
+		TTL: int64(a.int("ttl_s", 0)), Key: a.str("idempotency_key", "")}
+	if d.Key != "" {
+		sum := sha256.Sum256(rawjson.Canonical(c.raw))
+		d.Fingerprint = sum[:]
+	}
 	clean := func(f func(string) (string, int, error), s string) string {
 		out, n, e := f(s)
 		if e != nil && err == nil {
@@ -228,7 +231,7 @@ func (c addressing) sent(v *mail.Sent, w standings) *answer {
 	if v.Cleaned > 0 {
 		fmt.Fprintf(&text, "; %d hidden characters were taken out", v.Cleaned)
 	}
-	return &answer{text: text.String(), out: out}
+	return &answer{text: text.String(), out: out, plain: true}
 }
 
 // text states what was done with the message, and that it is not delivered yet.
