@@ -15,6 +15,7 @@ type answer struct {
 	out    any
 	failed bool
 	bare   bool   // without structured content
+	plain  bool   // the names of all its members are the program's own, and none is that of a question
 	then   func() // called before the answer is sent to a client that is still connected; nil: nothing
 }
 

@@ -18,9 +18,10 @@ func isHeld(err error) bool {
 // hold holds the call where policy asks for it, unless the operator has approved it with
 // the same arguments. It is called after all checks that could refuse the call, so that
 // the operator is asked only about calls that can be done, and before anything is done.
-func hold(c *call, args []byte) (err error) {
+// args makes the arguments that the operator is shown.
+func hold(c *call, args func() []byte) (err error) {
 	if c.asked.Rule != "" {
-		c.pass, err = c.pass.Hold(c.asked, c.verb.name, args)
+		c.pass, err = c.pass.Hold(c.asked, c.verb.name, args())
 	}
 	return err
 }

@@ -85,7 +85,7 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 	if a.then != nil && err == nil && ctx.Err() == nil && !upstream.Left(ctx) {
 		a.then()
 	}
-	return upstream.Reply{Result: out}, err
+	return upstream.Reply{Result: out, Plain: a.plain}, err
 }
 
 // run makes the checks of a call and runs its verb.

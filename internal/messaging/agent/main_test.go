@@ -319,7 +319,11 @@ func (c *agentClient) try(ctx context.Context, tool string, args any, on func(up
 	if got.Error != nil {
 		return nil, got.Error
 	}
-	return c.reply(tool, got.Result), nil
+	r := c.reply(tool, got.Result)
+	if got.Plain != (tool == "send" && !r.failed) || got.Plain && wire.HoldsQuestions(got.Result) {
+		c.h.t.Errorf("%s: plain is %v: %s", tool, got.Plain, got.Result)
+	}
+	return r, nil
 }
 
 func (c *agentClient) reply(tool string, raw []byte) *reply {

@@ -39,21 +39,34 @@ func send(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.To, err = c.addressing.recipients(ctx, c.args.strs("to")); err != nil {
+	addresses := c.args.strs("to")
+	if a, err := c.addressing.recalled(ctx, d, addresses); a != nil || err != nil {
+		return a, err
+	}
+	if d.To, err = c.addressing.recipients(ctx, addresses); err != nil {
 		return nil, err
 	}
-	if err := hold(c, addressed(c, d.To)); err != nil {
+	if err := hold(c, func() []byte { return addressed(c, d.To) }); err != nil {
 		return nil, err
 	}
+	a, err := c.addressing.store(ctx, d)
+	if err != nil {
+		return nil, c.addressing.about(c.starting.overBudget(err), d.To)
+	}
+	return a, nil
+}
+
+// store gives the message to the book.
+func (c addressing) store(ctx context.Context, d mail.Draft) (*answer, error) {
 	var wakes standings
 	sent, err := c.s.o.Book.Send(ctx, c.owner, d, func(v *mail.Sent) any {
 		wakes = c.s.planned(v)
 		return c.line(sendFields(v, d.Body, wakes, c.s.trail.digest(d.Body))...)
 	})
 	if err != nil {
-		return nil, c.addressing.about(c.starting.overBudget(err), d.To)
+		return nil, err
 	}
-	return c.addressing.sent(sent, wakes), nil
+	return c.sent(sent, wakes), nil
 }
 
 // standings are the standings of the recipients by peer id, and so how each will be told
@@ -81,9 +94,12 @@ func (c addressing) about(err error, to []mail.Recipient) error {
 // draft returns the message that the arguments ask for, cleaned.
 func (c addressing) draft() (d mail.Draft, err error) {
 	a := c.args
-	sum := sha256.Sum256(rawjson.Canonical(c.raw))
 	d = mail.Draft{Kind: a.str("kind", "inform"), Thread: a.str("thread_id", ""), ReplyTo: a.str("reply_to", ""),
-		TTL: int64(a.int("ttl_s", 0)), Key: a.str("idempotency_key", ""), Fingerprint: sum[:]}
+		TTL: int64(a.int("ttl_s", 0)), Key: a.str("idempotency_key", "")}
+	if d.Key != "" {
+		sum := sha256.Sum256(rawjson.Canonical(c.raw))
+		d.Fingerprint = sum[:]
+	}
 	clean := func(f func(string) (string, int, error), s string) string {
 		out, n, e := f(s)
 		if e != nil && err == nil {
@@ -113,6 +129,11 @@ func (c addressing) recipients(ctx context.Context, addresses []string) ([]mail.
 	if me, err = known(c.call, me, err); err != nil {
 		return nil, err
 	}
+	return c.decided(ctx, me, peers, addresses)
+}
+
+// decided decides on each of the peers that addresses name.
+func (c addressing) decided(ctx context.Context, me mail.Peer, peers []mail.Peer, addresses []string) ([]mail.Recipient, error) {
 	if len(addresses) > 1 {
 		if d := c.ask("agent.send_multi", nil); !d.Allow {
 			return nil, denied(d.Rule)
@@ -228,7 +249,7 @@ func (c addressing) sent(v *mail.Sent, w standings) *answer {
 	if v.Cleaned > 0 {
 		fmt.Fprintf(&text, "; %d hidden characters were taken out", v.Cleaned)
 	}
-	return &answer{text: text.String(), out: out}
+	return &answer{text: text.String(), out: out, plain: true}
 }
 
 // text states what was done with the message, and that it is not delivered yet.

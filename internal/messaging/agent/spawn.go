@@ -71,7 +71,7 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, c.starting.overBudget(err)
 	}
-	if err := hold(c, c.raw); err != nil {
+	if err := hold(c, func() []byte { return c.raw }); err != nil {
 		return nil, err
 	}
 	begun, err := c.s.o.Book.BeginSpawn(ctx, c.owner, d, func(v *mail.Spawn) any {

@@ -52,6 +52,33 @@ func (j directory) fence(o Owner) (Peer, error) {
 	return p, nil
 }
 
+// sender returns o's peer with its row locked; known is what Recall returned of it, or nil.
+func (j directory) sender(o Owner, known *Peer) (Peer, error) {
+	if known == nil {
+		return j.fence(o)
+	}
+	return j.still(o, *known)
+}
+
+// still is fence for a peer that Recall returned: ErrChanged if o has another one, or none,
+// or if a fact about it has changed that a decision or an envelope depends on.
+func (j directory) still(o Owner, p Peer) (Peer, error) {
+	n, err := j.Exec(`UPDATE peers SET grade = ?3, last_seen = ?4,
+		lease_until = CASE WHEN lease_until = 0 THEN 0 WHEN lease_until > ?5 THEN lease_until ELSE ?5 END
+		WHERE principal = ?1 AND session = ?2 AND `+isOwned+`
+			AND peer_id = ?6 AND epoch = ?7 AND namespace = ?8 AND name = ?9 AND node = ?10 AND spawn_id = ?11`,
+		o.Principal, o.Session, o.Grade, j.now, j.now+j.b.o.Limits.Session.Milliseconds(),
+		p.ID, p.Epoch, p.Namespace, p.Name, p.Node, p.Spawn)
+	if err != nil {
+		return p, fmt.Errorf("fence: %w", err)
+	}
+	if n != 1 {
+		return p, ErrChanged
+	}
+	p.Grade = o.Grade
+	return p, nil
+}
+
 // stranger returns the error for an owner without a peer: Fenced if its session was
 // superseded, NotRegistered otherwise.
 func (j directory) stranger(o Owner) error {

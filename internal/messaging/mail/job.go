@@ -191,7 +191,7 @@ func (j *job) flushChanges() error {
 func wrap(err error) error {
 	var e *Error
 	switch {
-	case err == nil, errors.As(err, &e), errors.Is(err, errSlot):
+	case err == nil, errors.As(err, &e), errors.Is(err, errSlot), errors.Is(err, ErrChanged):
 		return err
 	case errors.Is(err, store.ErrRecord):
 		return &Error{Code: AuditUnavailable, Err: err}

@@ -144,6 +144,7 @@ type Book struct {
 
 	ids    ids
 	ticker ticker
+	memory memory
 
 	operator, broker sender       // of this node
 	tidied           atomic.Int64 // the time of the last tidy, in milliseconds

@@ -39,11 +39,13 @@ type Recipient struct {
 	Hold      bool   // policy or the recipient wants the message held
 	Reason    string // why it is held: a constant word
 	Authority string
+	As        *Peer // what Recall returned; Send compares it. nil: PeerID was resolved
 }
 
 // Draft is a message to send: its text is cleaned, its form valid by the schema.
 type Draft struct {
 	To                  []Recipient
+	From                *Peer // the sender as Recall returned it; Send compares it. nil: it is read
 	Body, Subject, Kind string
 	Thread, ReplyTo     string
 	TTL                 int64 // seconds; 0: the default

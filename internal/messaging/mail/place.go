@@ -64,7 +64,8 @@ const takeSeat = `UPDATE mailboxes SET accepted = accepted + 1, bytes = bytes + 
 	AND NOT EXISTS (SELECT 1 FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
 		WHERE s.sender_id = ?9 AND s.repeats = ?10 AND s.sent_at > ?11 AND s.sent_at <= ?15 AND s.sha256 = ?12)
 	RETURNING CASE WHEN ` + heldSQL + ` THEN 0 ELSE mailboxes.last_seq END, mailboxes.inbound, mailboxes.paused, mailboxes.ancestors,
-		COALESCE((SELECT p.lease_until FROM peers p WHERE p.peer_id = ?1), 0)`
+		COALESCE((SELECT CASE WHEN ?16 = '' OR (p.name = ?16 AND p.namespace = ?17 AND p.kind = 'agent') THEN p.lease_until ELSE -1 END
+			FROM peers p WHERE p.peer_id = ?1), -1)`
 
 // repeatsSQL selects, inside whyNot, the messages that a message repeats.
 const repeatsSQL = `FROM messages s JOIN deliveries d ON d.message_id = s.message_id AND d.peer_id = ?1
@@ -198,11 +199,17 @@ func (j placing) takeSeat(m outgoing, to Recipient) (seat, error) {
 	if m.from.kind != kindAgent {
 		since, until = 0, 0 // no match
 	}
-	var ancestors string
+	var ancestors, name, namespace string
 	var lease int64
+	if to.As != nil {
+		name, namespace = to.As.Name, to.As.Namespace
+	}
 	err := j.Row([]any{&s.seq, &s.inbound, &s.paused, &ancestors, &lease}, takeSeat,
 		to.PeerID, to.Principal, m.bytes, to.Hold, m.rank(), l.MailboxMessages, l.MailboxBytes, l.SenderMessages,
-		m.from.id, m.repeats(), since, m.sha256, reserveMessages, reserveBytes, until)
+		m.from.id, m.repeats(), since, m.sha256, reserveMessages, reserveBytes, until, name, namespace)
+	if err == nil && to.As != nil && lease < 0 {
+		return s, ErrChanged
+	}
 	s.ancestors, s.live = splitIDs(ancestors), lease > j.now || to.PeerID == j.b.operator.id
 	return s, err
 }

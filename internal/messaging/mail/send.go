@@ -20,13 +20,14 @@ import (
 // and the last result counts. Errors: InvalidArgument, AuditUnavailable (the record
 // cannot be written), NotRegistered, Fenced, UnknownRecipient, RecipientRefuses,
 // MailboxFull, SenderQuota, DuplicateSuppressed, LoopSuspected, IdempotencyConflict,
-// UnknownMessage (a reply to a message that the sender did not get), Budget.
+// UnknownMessage (a reply to a message that the sender did not get), Budget. ErrChanged: the
+// draft is about peers of Recall, and has to be decided again about those of Resolve.
 func (b *Book) Send(ctx context.Context, o Owner, d Draft, note Note[Sent]) (*Sent, error) {
 	if err := d.check(b.o.Limits); err != nil {
 		return nil, err
 	}
 	return perform(ctx, b, note, func(j *job) (*Sent, error) {
-		p, err := j.directory.fence(o)
+		p, err := j.directory.sender(o, d.From)
 		if err != nil {
 			return nil, err
 		}
@@ -90,6 +91,9 @@ func (j sending) send(from sender, d Draft) (*Sent, error) {
 		replay, err := j.idempotency.key(from, "send", d.Key, d.Fingerprint, &before)
 		if err != nil {
 			return nil, err
+		}
+		if replay && d.From != nil {
+			return nil, ErrChanged // the recipients were not compared
 		}
 		if replay {
 			before.Replay = true

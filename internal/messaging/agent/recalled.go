@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/doorward/doorward/internal/messaging/mail"
+)
+
+// recalled sends a message to peers that the book knows from earlier, without reading them
+// again. The book compares them in the transaction that stores the message, so policy has
+// decided on what is true then. It returns no answer and no error if nothing was done,
+// because they are not known or have changed, or because policy does not simply permit it:
+// the peers are then read and decided on again.
+func (c addressing) recalled(ctx context.Context, d mail.Draft, addresses []string) (*answer, error) {
+	me, peers, ok := c.s.o.Book.Recall(c.owner, addresses)
+	if !ok {
+		return nil, nil
+	}
+	trial := *c.call
+	trial.details = append(slices.Clip(trial.details), peerFields(me)...)
+	try := addressing{&trial}
+	to, err := try.decided(ctx, me, peers, addresses)
+	if err != nil || trial.asked.Rule != "" {
+		return nil, nil
+	}
+	for i := range to {
+		to[i].As = &peers[i]
+	}
+	d.To, d.From = to, &me
+	a, err := try.store(ctx, d)
+	switch {
+	case err == nil:
+		c.as(me)
+		return a, nil
+	case refusedNow(err):
+		return nil, nil
+	}
+	c.details = trial.details
+	return nil, c.about(err, d.To)
+}
+
+// refusedNow reports that the book has done nothing for a reason that peers as they are
+// now may not give.
+func refusedNow(err error) bool {
+	var e *mail.Error
+	if errors.As(err, &e) {
+		return e.Code != mail.StoreUnavailable && e.Code != mail.AuditUnavailable
+	}
+	return errors.Is(err, mail.ErrChanged)
+}
