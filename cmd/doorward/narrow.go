@@ -72,7 +72,11 @@ func statusNarrow(s admin.Status, width int) string {
 		ready = "not ready"
 	}
 	head := fmt.Sprintf("doorward %s  %s  sessions %d  audit %s at %d", s.Version, ready, s.Sessions, s.Audit.State, s.Audit.Seq)
-	b.WriteString(fit(head, width) + "\n\n")
+	b.WriteString(fit(head, width) + "\n")
+	if text := notInForce(s.Configuration); text != "" {
+		b.WriteString(folded(text, 4, width, mostFolded))
+	}
+	b.WriteString("\n")
 	for _, l := range s.Listeners {
 		line := fmt.Sprintf("%-9s  %-4s  auth %-5s  ", l.State, l.Network, l.Auth)
 		b.WriteString(strings.TrimRight(line+shortPath(plaintext.Line(l.Addr), width-len(line)), " ") + "\n")
@@ -92,6 +96,17 @@ func statusNarrow(s admin.Status, width int) string {
 	}
 	b.WriteString("\n" + fit("doorward status -v shows everything, including the sandboxes.", width) + "\n")
 	return b.String()
+}
+
+// notInForce says which changes of the configuration are not in force, and why; empty: none.
+func notInForce(c admin.Configuration) string {
+	switch {
+	case c.NotReloaded != "":
+		return "the last change of the configuration is not in force: " + c.NotReloaded
+	case len(c.Restart) > 0:
+		return "after a restart these changed sections of the configuration are in force: " + strings.Join(c.Restart, ", ")
+	}
+	return ""
 }
 
 // shortPath cuts an address at its beginning, because its end is more informative.

@@ -149,19 +149,32 @@ func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []stri
 // from then on.
 func reload(o *options, d *daemon.Daemon) []string {
 	if o.found.Path == "" {
-		fmt.Fprintln(stderr(), "doorward: error: there was no configuration when the daemon started: a new one is read at the next start")
+		const late = "there was no configuration when the daemon started: a new one is read at the next start"
+		fmt.Fprintln(stderr(), "doorward: error:", late)
+		d.NotReloaded(late)
 		return []string{""}
 	}
 	w := o.loadWhole()
 	sayProblems(append(w.problems, w.triedForServing()...))
 	if w.config == nil {
 		fmt.Fprintln(stderr(), "doorward: error: the configuration was not reloaded: the running one remains in force")
+		d.NotReloaded(firstProblem(w.problems))
 		return w.files
 	}
 	if err := d.Reload(w.config); err != nil {
 		fmt.Fprintln(stderr(), "doorward: error:", err)
 	}
 	return w.files
+}
+
+// firstProblem returns the first problem that is not a warning.
+func firstProblem(all []config.Problem) string {
+	for _, p := range all {
+		if !p.Warning {
+			return p.String()
+		}
+	}
+	return ""
 }
 
 // stamp identifies a state of a file; the zero stamp means that there is none.

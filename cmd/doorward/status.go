@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,7 +48,8 @@ func newStatus() *cobra.Command {
 func statusText(s admin.Status) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "doorward %s\tready %v\tsessions %d\taudit %s at %d\n\n", s.Version, s.Ready, s.Sessions, s.Audit.State, s.Audit.Seq)
+	fmt.Fprintf(w, "doorward %s\tready %v\tsessions %d\taudit %s at %d\n", s.Version, s.Ready, s.Sessions, s.Audit.State, s.Audit.Seq)
+	fmt.Fprintf(w, "configuration\t%s\t%s\n\n", plaintext.Line(cmp.Or(s.Configuration.File, "the built-in defaults")), plaintext.Line(notInForce(s.Configuration)))
 	for _, l := range s.Listeners {
 		fmt.Fprintf(w, "%s\t%s\t%s\tauth %s\t%s\n", l.State, l.Network, l.Addr, l.Auth, l.Reason)
 		for _, reason := range slices.Sorted(maps.Keys(l.Refused)) {
@@ -119,7 +121,7 @@ func showCaller(ctx context.Context, o *invocation) error {
 	}
 	rows := [][]string{{plaintext.Line(who.Principal)}}
 	for _, f := range who.Facts {
-		rows = append(rows, []string{"  " + plaintext.Line(f.Name), plaintext.Line(f.Value), f.Grade})
+		rows = append(rows, []string{"  " + plaintext.Line(f.Name), f.Grade, plaintext.Line(f.Value)}) // the end of a line may be cut
 	}
 	return o.print(who, o.narrowed(table(rows...)))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
@@ -15,6 +16,29 @@ import (
 func (d *Daemon) Reload(c *config.Config) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
+	if err := d.reload(c); err != nil {
+		d.NotReloaded(err.Error())
+		return err
+	}
+	return nil
+}
+
+// NotReloaded keeps the reason why the configuration was not reloaded, for the status.
+func (d *Daemon) NotReloaded(reason string) {
+	d.reloaded.Store(&admin.Configuration{NotReloaded: reason, Restart: d.configuration().Restart})
+}
+
+// configuration returns the state of the configuration in force.
+func (d *Daemon) configuration() admin.Configuration {
+	out := admin.Configuration{}
+	if last := d.reloaded.Load(); last != nil {
+		out = *last
+	}
+	out.File = d.o.Config.File
+	return out
+}
+
+func (d *Daemon) reload(c *config.Config) error {
 	if err := d.places.check(); err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
@@ -27,7 +51,8 @@ func (d *Daemon) Reload(c *config.Config) error {
 		return fmt.Errorf("reloading: %w", err)
 	}
 	d.definitions.guard(set)
-	for _, s := range needRestart(d.o.Config, c) {
+	restart := needRestart(d.o.Config, c)
+	for _, s := range restart {
 		d.log.Warn("this change needs a restart of the daemon", "key", s)
 	}
 	d.servers = set
@@ -40,6 +65,7 @@ func (d *Daemon) Reload(c *config.Config) error {
 	if m := d.messaging.Load(); m != nil {
 		m.server.PolicyChanged()
 	}
+	d.reloaded.Store(&admin.Configuration{Restart: restart})
 	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "config.reload"})
 	d.log.Info("configuration reloaded", "servers", len(set.relay))
 	return nil

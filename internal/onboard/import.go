@@ -35,7 +35,8 @@ type importing struct {
 	Import
 	plan    Plan
 	text    []byte
-	have    map[string]server // by the name in lower case, as the configuration compares names
+	have    map[string]server   // by the name in lower case, as the configuration compares names
+	open    map[string][]string // by the same name, the values in the configuration that look like secrets
 	clients []string
 }
 
@@ -44,12 +45,13 @@ func configuration() document { return document{format: YAML, keys: mcpServers} 
 
 // Plan reads the sources and plans their servers as entries of conf.
 func (im Import) Plan(sources []Source, conf File) (Plan, error) {
-	w := &importing{Import: im, text: conf.Text, have: map[string]server{}}
+	w := &importing{Import: im, text: conf.Text, have: map[string]server{}, open: map[string][]string{}}
 	tree, err := decode(YAML, conf.Text)
 	if err != nil {
 		return Plan{}, fmt.Errorf("%s: %w", conf.Path, err)
 	}
 	w.known(tree)
+	var elsewhere []entry
 	for _, s := range sources {
 		all, err := im.Places.entries(s)
 		if err != nil && im.Lenient {
@@ -63,6 +65,11 @@ func (im Import) Plan(sources []Source, conf File) (Plan, error) {
 				return Plan{}, fmt.Errorf("%s: %w", conf.Path, err)
 			}
 		}
+		elsewhere = append(elsewhere, im.Places.elsewhere(s)...)
+	}
+	w.noteElsewhere(elsewhere)
+	if !im.Lenient {
+		w.noteAbsent(sources)
 	}
 	w.plan.Change = Change{Client: strings.Join(w.clients, ","), File: conf, After: w.text}
 	return w.plan, w.plan.Change.possible()
@@ -80,6 +87,7 @@ func (w *importing) known(tree any) {
 		if read := (&conversion{entry: e}).server(); read != nil {
 			s = *read
 		}
+		w.open[strings.ToLower(e.name)] = keysOf(s.secrets(e.name, nil))
 		w.have[strings.ToLower(e.name)] = s.with(w.Resolve)
 	}
 }
@@ -121,6 +129,7 @@ func (w *importing) take(e entry) error {
 		name, is = w.name(e, *s)
 	}
 	if is {
+		w.noteKept(name)
 		return nil // it was imported before, with these notes
 	}
 	for _, note := range c.notes {
@@ -148,11 +157,7 @@ func (w *importing) write(name string, s server, client string) (err error) {
 	s.env, s.headers = maps.Clone(s.env), maps.Clone(s.headers)
 	secrets := s.secrets(name, w.Refer)
 	if w.Refer == nil && len(secrets) > 0 {
-		var keys []string
-		for _, one := range secrets {
-			keys = append(keys, one.Key)
-		}
-		w.note("%s: values that look like secrets stay in the configuration: %s; --secrets file moves them out", name, strings.Join(keys, ", "))
+		w.note("%s: values that look like secrets stay in the configuration: %s; --secrets file moves them out", name, strings.Join(keysOf(secrets), ", "))
 		secrets = nil
 	}
 	if args := s.secretArgs(); len(args) > 0 {

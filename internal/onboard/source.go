@@ -17,14 +17,16 @@ type Source struct {
 }
 
 // Sources lists the files of clients on this machine, those of the user before those of the
-// project. They need not exist.
+// project. They need not exist. A file of the user that is in the place of the project's, as
+// in the home directory, is listed once.
 func (p Places) Sources(clients []*Client) []Source {
 	var out []Source
 	for _, c := range clients {
-		for _, path := range p.users(c) {
+		users := p.users(c)
+		for _, path := range users {
 			out = append(out, Source{c, path, ""})
 		}
-		if path, err := p.Project(c); err == nil {
+		if path, err := p.Project(c); err == nil && !hasFile(users, path) {
 			out = append(out, Source{c, path, p.Dir})
 		}
 	}
@@ -81,7 +83,7 @@ func recognized(path string, text []byte) (*Client, error) {
 			return &it, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the servers of this file are not under a key that a client uses", ErrShape)
+	return nil, fmt.Errorf("%w: the servers of this file are not under a key that a client uses; write them under mcpServers", ErrShape)
 }
 
 // entry is one server in a client's file.

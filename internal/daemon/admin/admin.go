@@ -30,6 +30,16 @@ type Status struct {
 	Audit     Audit      `json:"audit"`
 	// Authentication counts failures since the start.
 	Authentication Authentication `json:"authentication"`
+	Configuration  Configuration  `json:"configuration"`
+}
+
+// Configuration is the configuration in force.
+type Configuration struct {
+	File string `json:"file"` // empty: the built-in defaults
+	// NotReloaded is the reason why the last reload changed nothing.
+	NotReloaded string `json:"not_reloaded,omitempty"`
+	// Restart names the changed sections that are in force after a restart.
+	Restart []string `json:"restart,omitempty"`
 }
 
 // Authentication counts failed attempts: without a token, with an invalid token, and with one

@@ -5,7 +5,9 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
 )
@@ -25,9 +27,9 @@ const (
 	Fail = "fail"
 )
 
-// OfStatus checks listeners, servers and the record.
+// OfStatus checks the configuration in force, listeners, servers and the record.
 func OfStatus(s admin.Status) []Check {
-	var out []Check
+	out := []Check{ofConfiguration(s.Configuration)}
 	for _, l := range s.Listeners {
 		k := Check{Name: "listener " + l.Addr, State: OK, Found: l.State}
 		switch {
@@ -46,6 +48,17 @@ func OfStatus(s admin.Status) []Check {
 		record.State, record.Found, record.Todo = Fail, s.Audit.State+": "+s.Audit.Reason, "Make room on the disk, or run doorward audit verify."
 	}
 	return append(out, record)
+}
+
+func ofConfiguration(c admin.Configuration) Check {
+	k := Check{Name: "configuration in force", State: OK, Found: cmp.Or(c.File, "the built-in defaults")}
+	switch {
+	case c.NotReloaded != "":
+		k.State, k.Found, k.Todo = Fail, "the last change is not in force: "+c.NotReloaded, "Correct it; doorward check shows all problems."
+	case len(c.Restart) > 0:
+		k.State, k.Found, k.Todo = Warn, "changes of these sections are not in force: "+strings.Join(c.Restart, ", "), "Restart the daemon."
+	}
+	return k
 }
 
 func ofServer(v admin.Server) Check {
