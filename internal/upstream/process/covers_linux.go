@@ -22,7 +22,7 @@ type cover struct {
 
 // coversOf lists the paths that must stay hidden, each with the other paths by which the host's mounts show it. Paths
 // that are neither in a layer nor above one are left out.
-func coversOf(p *plan, shown layers) ([]cover, error) {
+func coversOf(p *plan, shown layers, asks *patience) ([]cover, error) {
 	var wanted []cover
 	for _, path := range p.Hide {
 		wanted = append(wanted, cover{path: path, own: true})
@@ -39,6 +39,7 @@ func coversOf(p *plan, shown layers) ([]cover, error) {
 	}
 	var all []cover
 	for _, c := range wanted {
+		asks.ask(c.path)
 		found, err := c.locate(mounts, shown)
 		if err != nil && !absent(err) && !(c.engine && dead(err)) {
 			return nil, fmt.Errorf("finding %s: %w", c.path, err)

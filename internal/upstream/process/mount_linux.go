@@ -24,6 +24,7 @@ func (v *view) build() error {
 		return err
 	}
 	for _, l := range v.layers {
+		v.asks.ask(l.path)
 		if err := v.lay(r, l); err != nil {
 			return err
 		}
