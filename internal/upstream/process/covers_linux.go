@@ -53,7 +53,7 @@ func coversOf(p *plan, shown layers, asks *patience) ([]cover, error) {
 func secretPaths(p *plan) []string {
 	var all []string
 	for _, home := range p.Homes {
-		all = append(all, secretsOf(home)...)
+		all = append(append(all, secretsOf(home)...), npmrcsOf(home)...)
 	}
 	if os.Geteuid() == 0 {
 		all = append(all, rootSecrets...)
@@ -74,6 +74,16 @@ func secretsOf(home string) []string {
 		return filepath.IsAbs(path) || slices.ContainsFunc(all, func(dir string) bool { return below(path, dir) })
 	})
 	return pathsBelow(home, outer)
+}
+
+// npmrcsOf returns the settings of the prefixes of npm in a home, which may hold tokens.
+func npmrcsOf(home string) []string {
+	inside := listings{FS: os.DirFS(home), known: map[string][]fs.DirEntry{}}
+	var all []string
+	for _, prefix := range npmPrefixes {
+		all = append(all, inside.match(home, prefix+"/etc/npmrc")...)
+	}
+	return all
 }
 
 // locate returns a cover for each path by which the host's mounts show c, if a layer shows it or lies in it. Any other
