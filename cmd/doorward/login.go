@@ -64,7 +64,9 @@ func signIn(ctx context.Context, store *signin.Store, s signin.Settings, wait ti
 	defer l.Close()
 	fmt.Fprint(stderr(), codeTo(l))
 	fmt.Fprintf(stderr(), "doorward: to sign in to %s, open this address in a browser on this machine, if it is one you trust:\n", s.Server)
-	fmt.Fprintln(stdout(), l.URL)
+	if _, err := fmt.Fprintln(stdout(), l.URL); err != nil {
+		return fmt.Errorf("printing the address: %w", err)
+	}
 	r, err := l.Wait(ctx)
 	if err != nil {
 		return fmt.Errorf("signing in to %s: %w", s.Server, err)
@@ -125,16 +127,12 @@ func openSignIns(o *invocation, key secret.Value) (*signin.Store, error) {
 	return signin.OpenStore(signin.Options{Dir: state, Key: key})
 }
 
-// signInKey returns the key of the configuration that seals the sign-ins; empty: none.
-func signInKey(o *invocation) secret.Value {
-	if c, _ := o.load(); c != nil {
-		return c.Store.SignInKey
-	}
-	return secret.Value{}
-}
-
 func loginList(o *invocation) error {
-	store, err := openSignIns(o, signInKey(o))
+	c, err := configured(o.options)
+	if err != nil {
+		return err
+	}
+	store, err := openSignIns(o, c.Store.SignInKey)
 	if err != nil {
 		return err
 	}
@@ -161,12 +159,16 @@ func newLogout() *cobra.Command {
 }
 
 func logoutOf(ctx context.Context, o *invocation, server string) error {
-	store, err := openSignIns(o, signInKey(o))
+	c, err := configured(o.options)
+	if err != nil {
+		return err
+	}
+	store, err := openSignIns(o, c.Store.SignInKey)
 	if err != nil {
 		return err
 	}
 	var settings *signin.Settings
-	if c, _ := o.load(); c != nil && c.Servers[server] != nil {
+	if c.Servers[server] != nil {
 		if s, ok := daemon.SignIn(c.Servers[server], c); ok {
 			settings = &s
 		}

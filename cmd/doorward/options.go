@@ -32,6 +32,7 @@ type options struct {
 	pins      *pins         // in a daemon; otherwise nil
 	workdir   string        // real path of ./doorward.yaml, once it is known
 	noted     bool          // it was printed that ./doorward.yaml is not used
+	said      bool          // the problems of the configuration were printed
 }
 
 // newOptions returns the options of one command, with their flags.
@@ -99,10 +100,18 @@ func (o *options) loadFrom(found config.Found) (*config.Config, []config.Problem
 func configured(o *options) (*config.Config, error) {
 	c, problems := o.load()
 	if c == nil {
-		sayProblems(problems)
+		o.say(problems)
 		return nil, fail(exitFailed, "the configuration has problems: correct them, or name another file with --config")
 	}
 	return c, nil
+}
+
+// say prints the problems of the configuration of a command, once.
+func (o *options) say(problems []config.Problem) {
+	if !o.said {
+		o.said = true
+		sayProblems(problems)
+	}
 }
 
 func checkURL(raw string, allowPrivate bool) error {

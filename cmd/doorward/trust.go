@@ -92,7 +92,9 @@ func (t *truster) settle(ctx context.Context, s admin.Trust) error {
 		return nil
 	}
 	if !t.o.json {
-		fmt.Fprint(people(), withheldText(s))
+		if _, err := fmt.Fprint(people(), withheldText(s)); err != nil {
+			return fmt.Errorf("showing what %s offers: %w", s.Server, err)
+		}
 	}
 	items := approvable(s)
 	if len(items) == 0 {

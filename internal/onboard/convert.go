@@ -98,6 +98,9 @@ func (c *conversion) server() *server {
 		return nil
 	}
 	if s.command != "" {
+		if s.url != "" {
+			c.note("its address is not imported, because it has a command too: import the address as a server of another name if it is needed")
+		}
 		s.url, s.kind, s.headers = "", "", nil
 	}
 	c.tools(s)

@@ -23,7 +23,7 @@ type watcher struct {
 	want    *subscribe.Filter // the lists and the objects whose changes it receives otherwise
 	listens bool              // its client can receive changes, so the server has to be listened to
 	deliver func(upstream.Event)
-	sees    func() bool                              // policy lets its session see the server; nil: of a listen
+	sees    func() bool                              // policy lets its client see the server
 	again   func(uri string, with *gate.Charge) bool // decides a subscription that is made again; nil: of a listen
 	cause   context.Context                          // of the client's request that waits to be covered; nil: none waits
 }

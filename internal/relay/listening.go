@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
@@ -23,7 +24,7 @@ type listening struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	before *listening // the listen that this one replaces; nil once it has ended
-	tries  int        // how many listens before it failed in a row
+	tries  int        // how many listens before it failed in a row, or ended soon
 	final  bool       // it ends without a successor; guarded by the hub
 	// void: it ended without an acknowledgement; the next client makes a new one. Guarded by
 	// the hub.
@@ -34,6 +35,7 @@ type listening struct {
 	granted subscribe.Filter  // what the server honours; empty when it refused
 	err     error             // why it did not reach the server; nil: it did
 	ended   chan struct{}     // closed when it is over
+	began   time.Time
 }
 
 // Pauses before a listen or a server is tried again, doubled with each failure.
@@ -279,7 +281,7 @@ func (h *hub) opened(c *liveConn) {
 func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.ctx)
 	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
-		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{})}
+		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{}), began: time.Now()}
 	for w := range h.watchers {
 		if w.listens {
 			l.asks.Add(w.want)
@@ -303,26 +305,59 @@ func (h *hub) cause() context.Context {
 
 // reopen opens a listen again that the server ended, as long as a client listens. The
 // clients' listens stay open, and the clients are told to list again. A server that refuses
-// the first listen is not asked again; otherwise there is a cause for another one.
+// the first listen is not asked again; otherwise there is a cause for another one. A program
+// that ended by itself without an error is not started again before a client needs it.
 func (h *hub) reopen(ended *listening, acknowledged, cause bool) {
-	tries := ended.tries + 1
-	if acknowledged {
-		tries = 0
-	}
-	if !acknowledged && !cause && tries == 1 {
+	tries := ended.next(acknowledged)
+	if !acknowledged && !cause && tries == 1 || upstream.Finished(ended.conn.conn) {
 		return
 	}
-	for pause := firstRetry << min(tries, 6); ; pause *= 2 {
+	for pause := firstRetry << min(tries, 6); ; pause = min(2*pause, lastRetry) {
 		select {
 		case <-time.After(min(pause, lastRetry)):
 		case <-h.ctx.Done():
 			return
 		}
-		c, err := h.get(h.ctx)
-		if h.replace(ended, c, err, tries) {
+		if h.retry(ended, tries) {
 			return
 		}
 	}
+}
+
+// retry opens the successor of a listen, unless policy denies the server to all that listen. False: it has to be tried
+// again.
+func (h *hub) retry(ended *listening, tries int) bool {
+	if h.denied() {
+		return false
+	}
+	c, err := h.get(h.ctx)
+	return h.replace(ended, c, err, tries)
+}
+
+// next returns the tries of a listen's successor: none after one that was open for long.
+func (l *listening) next(acknowledged bool) int {
+	if acknowledged && time.Since(l.began) >= steadyTime {
+		return 0
+	}
+	return l.tries + 1
+}
+
+// denied reports whether clients listen, and policy lets none of them see the server by now.
+func (h *hub) denied() bool {
+	all := h.listening()
+	return len(all) > 0 && !slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() })
+}
+
+// listening returns the watchers for which the server has to be listened to.
+func (h *hub) listening() (out []*watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for w := range h.watchers {
+		if w.listens {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // replace starts the successor of a listen that ended. True: it is started, or none is

@@ -16,7 +16,7 @@ import (
 // socket of the test. Otherwise it runs the tests and fails if they leave something behind.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "pump" {
-		os.Exit(pump(os.Args[2]))
+		os.Exit(pump(os.Args[2], os.Args[3:]))
 	}
 	code := m.Run()
 	if builtDir != "" {
@@ -29,19 +29,30 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pump joins standard input and output with a Unix socket.
-func pump(socket string) int {
+// pump joins standard input and output with a Unix socket. The socket that ends before standard input is an error of
+// the program, unless it is to end cleanly.
+func pump(socket string, cleanly []string) int {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	asked := make(chan struct{})
 	go func() {
 		io.Copy(conn, os.Stdin)
+		close(asked)
 		conn.(*net.UnixConn).CloseWrite()
 	}()
 	io.Copy(os.Stdout, conn)
-	return 0
+	select {
+	case <-asked:
+		return 0
+	default:
+	}
+	if len(cleanly) > 0 {
+		return 0
+	}
+	return 3
 }
 
 // leaked says what is left when every test has closed its house.

@@ -57,8 +57,12 @@ func (h *hub) await() {
 func (s *standby) holds() bool { return s != nil && s.conn != nil && s.conn.alive() }
 
 // revive opens connections until one succeeds, as long as a session listens that may use the
-// server, and the server is configured.
+// server, and the server is configured. A program that ended by itself without an error, as one
+// does that was idle, is not started again before a session needs it.
 func (s *standby) revive() {
+	if s.conn != nil && upstream.Finished(s.conn.conn) {
+		return
+	}
 	for pause := s.pause(); s.needed(); pause = min(2*pause, lastRetry) {
 		select {
 		case <-time.After(pause):
@@ -101,7 +105,7 @@ func (s *standby) waiting() (out []*watcher) {
 		return nil
 	}
 	for w := range s.hub.watchers {
-		if w.listens && w.sees != nil {
+		if w.listens && w.session != nil {
 			out = append(out, w)
 		}
 	}

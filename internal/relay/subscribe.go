@@ -125,6 +125,7 @@ func (s *subscription) listenTo(ctx context.Context, b *backend, with *gate.Char
 		}
 	}
 	e.w = &watcher{want: &mine, listens: b.Builtin == nil, deliver: e.deliver}
+	e.w.sees = func() bool { return k.sight.visible(x.Who, b.Name) }
 	e.stop = e.link.hub.watch(e.w)
 	return e, nil
 }

@@ -720,6 +720,12 @@ func TestHTTPListenLearnsThatTheSessionIsGone(t *testing.T) {
 	t.Parallel()
 	f := newFakeWeb(t, func(f *fakeWeb) {
 		f.stream = func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }
+		f.call = func(w http.ResponseWriter, _ *http.Request, m fakeMessage) bool {
+			if m.Method == "ping" {
+				w.WriteHeader(404)
+			}
+			return m.Method == "ping"
+		}
 	})
 	c := dialLegacy(t, f.server(), nil)
 	c.Listen()

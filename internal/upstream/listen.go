@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -17,6 +18,9 @@ const (
 	firstPause = time.Second
 	lastPause  = time.Minute
 )
+
+// probeTime bounds the question whether a session lives.
+const probeTime = 10 * time.Second
 
 // steady is how long a stream is open if its end is no failure.
 const steady = 10 * time.Second
@@ -91,8 +95,7 @@ func (l *listener) refused(status int) bool {
 	case unresumable:
 		l.lastEvent = ""
 	case status == http.StatusNotFound && l.c.who.Load().session != "":
-		l.c.fail(&fault{kind: ErrSession, status: status})
-		return false
+		return l.forgotten()
 	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
 		return false
 	case isCredential(status) && l.c.srv.deps.Credential != nil: // each attempt would renew a token that calls can use
@@ -103,6 +106,20 @@ func (l *listener) refused(status int) bool {
 	}
 	l.slower()
 	return unresumable || isPassing(status) || status/100 == 4 && status != http.StatusNotFound
+}
+
+// forgotten handles a 404 of a stream that names a session. The server may have forgotten the session, or may not serve
+// streams at its address. A ping shows which, because a forgotten session fails the connection. False: another attempt
+// is pointless.
+func (l *listener) forgotten() bool {
+	ctx, cancel := context.WithTimeout(l.c.ctx, probeTime)
+	defer cancel()
+	_, err := l.c.Call(ctx, &Request{Method: methodPing}, nil)
+	if err == nil || errors.Is(err, ErrProtocol) || l.c.ctx.Err() != nil {
+		return false
+	}
+	l.slower()
+	return true
 }
 
 // open requests the stream on a goroutine that then ends, because a request makes the stack

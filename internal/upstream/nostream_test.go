@@ -15,7 +15,7 @@ func TestAServerWithoutAStandingStreamIsAskedOnce(t *testing.T) {
 		session string
 		again   bool
 	}{
-		{405, "s", false}, {501, "s", false}, {200, "s", false}, {204, "s", false}, {302, "s", false}, {404, "", false},
+		{405, "s", false}, {501, "s", false}, {200, "s", false}, {204, "s", false}, {302, "s", false}, {404, "", false}, {404, "s", false},
 		{405, "", false}, {501, "", false}, {500, "s", true}, {503, "s", true}, {409, "s", true}, {401, "", true},
 	} {
 		t.Run(fmt.Sprint(c.status, c.session), func(t *testing.T) {

@@ -238,6 +238,12 @@ func After(c Conn, f func()) {
 	}()
 }
 
+// Finished reports whether the program behind c has ended by itself with exit status 0, as one does that was idle.
+func Finished(c Conn) bool {
+	f, ok := c.(interface{ Finished() bool })
+	return ok && f.Finished()
+}
+
 // userAgent returns "name/version" of the client info, as far as it has them.
 func userAgent(info []byte) string {
 	name, _ := rawjson.GetString(info, "name")

@@ -36,7 +36,8 @@ type digest = [sha256.Size]byte
 
 // book holds the codes and sessions. Of codes and cookies it keeps only digests.
 type book struct {
-	now func() time.Time
+	now  func() time.Time
+	mono func() time.Duration // monotonic time
 
 	mu       sync.Mutex
 	codes    map[digest]*code
@@ -47,7 +48,7 @@ type book struct {
 type code struct {
 	by       Caller
 	listener string
-	until    time.Time
+	issued   instant
 	began    *session // nil: not used yet
 }
 
@@ -61,27 +62,42 @@ type session struct {
 	over     chan struct{} // closed when the session ends
 
 	// The fields below are guarded by book.mu.
-	seen  time.Time
+	seen  instant
 	flash string          // shown once, on the next page
 	shown map[string]bool // paths of recorded pages that have a live part
 }
 
 func newBook(now func() time.Time) *book {
-	return &book{now: now, codes: make(map[digest]*code), sessions: make(map[digest]*session)}
+	began := time.Now()
+	mono := func() time.Duration { return time.Since(began) }
+	return &book{now: now, mono: mono, codes: make(map[digest]*code), sessions: make(map[digest]*session)}
 }
+
+// instant is a time by both clocks.
+type instant struct {
+	wall time.Time
+	mono time.Duration
+}
+
+func (b *book) at() instant { return instant{b.now(), b.mono()} }
+
+// since returns the time that has passed: the longer one by the two clocks. The wall clock can be set back, and the
+// monotonic one stops while the machine is suspended.
+func (b *book) since(m instant) time.Duration { return max(b.now().Sub(m.wall), b.mono()-m.mono) }
 
 func digestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
 
 func (b *book) issue(by Caller, listener string) (text string, until time.Time) {
-	text, until = rand.Text(), b.now().Add(codeLife)
+	text = rand.Text()
+	issued := b.at()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sweep()
 	if len(b.codes) >= mostCodes {
-		delete(b.codes, oldest(b.codes, func(c *code) time.Time { return c.until }))
+		delete(b.codes, oldest(b.codes, func(c *code) instant { return c.issued }))
 	}
-	b.codes[digestOf(text)] = &code{by: by, listener: listener, until: until}
-	return text, until
+	b.codes[digestOf(text)] = &code{by: by, listener: listener, issued: issued}
+	return text, issued.wall.Add(codeLife)
 }
 
 // waits reports whether there is a code for a listener that has not expired.
@@ -111,10 +127,10 @@ func (b *book) redeem(text string, v Visit) (secret string, s *session, err erro
 		return "", nil, errSpent
 	}
 	if len(b.sessions) >= mostSessions {
-		b.end(b.sessions[oldest(b.sessions, func(s *session) time.Time { return s.seen })])
+		b.end(b.sessions[oldest(b.sessions, func(s *session) instant { return s.seen })])
 	}
 	secret = rand.Text()
-	s = &session{key: digestOf(secret), by: c.by, listener: v.Listener, program: v.Program, csrf: rand.Text(), over: make(chan struct{}), seen: b.now()}
+	s = &session{key: digestOf(secret), by: c.by, listener: v.Listener, program: v.Program, csrf: rand.Text(), over: make(chan struct{}), seen: b.at()}
 	c.began, b.sessions[s.key] = s, s
 	return secret, s, nil
 }
@@ -133,7 +149,7 @@ func (b *book) find(secret string, v Visit) *session {
 	switch {
 	case s == nil || s.listener != v.Listener, v.Program == "" && s.program != "":
 		return nil
-	case b.now().Sub(s.seen) > silence, s.program != v.Program:
+	case b.since(s.seen) > silence, s.program != v.Program:
 		b.end(s)
 		return nil
 	}
@@ -144,7 +160,7 @@ func (b *book) find(secret string, v Visit) *session {
 func (b *book) touch(s *session) (flash string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.seen = b.now()
+	s.seen = b.at()
 	flash, s.flash = s.flash, ""
 	return flash
 }
@@ -198,20 +214,20 @@ func (b *book) end(s *session) {
 
 // sweep removes expired codes and sessions. The caller holds mu.
 func (b *book) sweep() {
-	now := b.now()
-	maps.DeleteFunc(b.codes, func(_ digest, c *code) bool { return !now.Before(c.until) })
+	maps.DeleteFunc(b.codes, func(_ digest, c *code) bool { return b.since(c.issued) >= codeLife })
 	for _, s := range b.sessions {
-		if now.Sub(s.seen) > silence {
+		if b.since(s.seen) > silence {
 			b.end(s)
 		}
 	}
 }
 
-func oldest[T any](all map[digest]T, at func(T) time.Time) (first digest) {
-	var since time.Time
+func oldest[T any](all map[digest]T, at func(T) instant) (first digest) {
+	var since time.Duration
+	found := false
 	for k, v := range all {
-		if t := at(v); since.IsZero() || t.Before(since) {
-			first, since = k, t
+		if t := at(v).mono; !found || t < since {
+			first, since, found = k, t, true
 		}
 	}
 	return first

@@ -43,10 +43,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" && !t.proxy {
 		return worded(t.plain.roundTrip(req))
 	}
-	if t.proxy {
-		return worded(connected(t.Secure, req))
-	}
-	return worded(t.Secure.RoundTrip(req))
+	return worded(connected(t.Secure, req))
 }
 
 // CloseIdleConnections closes the connections that no request uses.

@@ -28,7 +28,7 @@ func (o Options) route() (chooser, dialing) {
 	}
 	proxy, err := CheckProxy(o.Proxy)
 	if err != nil {
-		return func(*http.Request) (*url.URL, error) { return nil, err }, dialer(o)
+		return func(*http.Request) (*url.URL, error) { return nil, unusable{err} }, dialer(o)
 	}
 	choose := func(r *http.Request) (*url.URL, error) {
 		// The proxy dials, so the target is checked here as far as that is possible.
@@ -42,9 +42,17 @@ func (o Options) route() (chooser, dialing) {
 	return choose, dialer(to)
 }
 
-// ErrUnconnected is wrapped by the error of a request through a proxy for which there was no
-// connection: nothing of it was sent.
-var ErrUnconnected = errors.New("no connection through the proxy")
+// unusable is the error of each request under a configuration whose proxy is not usable. Its text quotes no URL.
+type unusable struct{ error }
+
+func (u unusable) Error() string {
+	return "egress.proxy of the configuration cannot be used: " + u.error.Error()
+}
+func (u unusable) Unwrap() error { return u.error }
+
+// ErrUnconnected is wrapped by the error of a request for which there was no connection: nothing
+// of it was sent.
+var ErrUnconnected = errors.New("no connection")
 
 // unconnected is an error that wraps ErrUnconnected and keeps its text.
 type unconnected struct{ error }
@@ -52,7 +60,7 @@ type unconnected struct{ error }
 func (u unconnected) Unwrap() error      { return u.error }
 func (unconnected) Is(target error) bool { return target == ErrUnconnected }
 
-// connected makes a request through a proxy. The errors of net/http do not tell whether the
+// connected makes a request over TLS or through a proxy. The errors of net/http do not tell whether the
 // connection failed or the request, so the trace does.
 func connected(by http.RoundTripper, req *http.Request) (*http.Response, error) {
 	var got atomic.Bool

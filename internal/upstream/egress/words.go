@@ -58,7 +58,10 @@ func words(err error) string {
 	var op *net.OpError
 	var name *net.DNSError
 	var number syscall.Errno
+	var proxy unusable
 	switch {
+	case errors.As(err, &proxy):
+		return proxy.Error()
 	case errors.Is(err, ErrForbidden): // made in this package, possibly wrapped by net
 		return err.Error()
 	case errors.As(err, &op):

@@ -139,6 +139,7 @@ func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
 // permissions, but a script is read-only and comes with its package. Under strict all of them are read-only.
 func (v *view) addNamed() {
 	for _, path := range v.plan.Named {
+		v.asks.ask(path)
 		v.addScript(path)
 		v.addPaths(namedLayer, v.plan.Mode == Contain && !isScript(path), path)
 	}
@@ -216,8 +217,8 @@ func publicSetting(name string) bool {
 	return slices.Contains(npmSettings, name) || strings.HasPrefix(name, "@") && strings.HasSuffix(name, ":registry")
 }
 
-func newView(p *plan, program string) (*view, error) {
-	v := &view{plan: p, home: homeOf(p), reach: newReach(p.writable()), links: map[string]string{}}
+func newView(p *plan, program string, asks *patience) (*view, error) {
+	v := &view{plan: p, home: homeOf(p), reach: newReach(p.writable(), asks), asks: asks, links: map[string]string{}}
 	if err := v.grabDevices(); err != nil {
 		return nil, err
 	}
@@ -239,7 +240,7 @@ func newView(p *plan, program string) (*view, error) {
 	}
 	v.addPaths(ownLayer, false, p.Own...)
 	v.order()
-	covers, err := coversOf(p, v.layers)
+	covers, err := coversOf(p, v.layers, asks)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type cover struct {
 
 // coversOf lists the paths that must stay hidden, each with the other paths by which the host's mounts show it. Paths
 // that are neither in a layer nor above one are left out.
-func coversOf(p *plan, shown layers) ([]cover, error) {
+func coversOf(p *plan, shown layers, asks *patience) ([]cover, error) {
 	var wanted []cover
 	for _, path := range p.Hide {
 		wanted = append(wanted, cover{path: path, own: true})
@@ -39,6 +39,7 @@ func coversOf(p *plan, shown layers) ([]cover, error) {
 	}
 	var all []cover
 	for _, c := range wanted {
+		asks.ask(c.path)
 		found, err := c.locate(mounts, shown)
 		if err != nil && !absent(err) && !(c.engine && dead(err)) {
 			return nil, fmt.Errorf("finding %s: %w", c.path, err)
@@ -52,7 +53,7 @@ func coversOf(p *plan, shown layers) ([]cover, error) {
 func secretPaths(p *plan) []string {
 	var all []string
 	for _, home := range p.Homes {
-		all = append(all, secretsOf(home)...)
+		all = append(append(all, secretsOf(home)...), npmrcsOf(home)...)
 	}
 	if os.Geteuid() == 0 {
 		all = append(all, rootSecrets...)
@@ -73,6 +74,16 @@ func secretsOf(home string) []string {
 		return filepath.IsAbs(path) || slices.ContainsFunc(all, func(dir string) bool { return below(path, dir) })
 	})
 	return pathsBelow(home, outer)
+}
+
+// npmrcsOf returns the settings of the prefixes of npm in a home, which may hold tokens.
+func npmrcsOf(home string) []string {
+	inside := listings{FS: os.DirFS(home), known: map[string][]fs.DirEntry{}}
+	var all []string
+	for _, prefix := range npmPrefixes {
+		all = append(all, inside.match(home, prefix+"/etc/npmrc")...)
+	}
+	return all
 }
 
 // locate returns a cover for each path by which the host's mounts show c, if a layer shows it or lies in it. Any other

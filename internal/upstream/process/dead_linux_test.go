@@ -73,14 +73,14 @@ func TestDeadMountsStopNoServer(t *testing.T) {
 		must(0, os.WriteFile("/run/user/1000/other", nil, 0o600))
 		for what, paths := range map[string][]string{"no grant": nil, "a grant above": {"/run"}, "the directory": {"/run/user/1000"}, "a grant beside": {"/run/user/1000/other"}} {
 			for _, box := range []Sandbox{{Read: paths}, {Write: paths}, {Named: paths}} {
-				if _, err := newView(&plan{Sandbox: box}, "/bin/true"); err != nil {
+				if _, err := newView(&plan{Sandbox: box}, "/bin/true", nil); err != nil {
 					t.Errorf("%s, %+v: %v", what, box, err)
 				}
 			}
 		}
 		fuse(t, "/run/user/1000/doc")
 		for _, paths := range [][]string{nil, {dir}, {"/run/user/1000/other"}} {
-			if _, err := newView(&plan{Sandbox: Sandbox{Read: paths}}, "/bin/true"); err != nil {
+			if _, err := newView(&plan{Sandbox: Sandbox{Read: paths}}, "/bin/true", nil); err != nil {
 				t.Errorf("a mount that does not answer, %v: %v", paths, err)
 			}
 		}

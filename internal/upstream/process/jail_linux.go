@@ -42,7 +42,8 @@ func (j *jail) build() error {
 		j.note("user namespace", Unavailable, "not allowed on this system; a daemon of root does not need it")
 	}
 	j.note("pid namespace", Enforced, "")
-	v, err := newView(j.plan, j.argv[0])
+	asks := newPatience(answerPatience, giveUp)
+	v, err := newView(j.plan, j.argv[0], asks)
 	if err != nil {
 		return err
 	}
@@ -50,6 +51,7 @@ func (j *jail) build() error {
 	if err := v.build(); err != nil {
 		return err
 	}
+	asks.end()
 	j.note("mount namespace", Enforced, "")
 	j.home, j.program, j.scratch = v.home, v.readable(), v.scratch
 	j.note("root by allow-list", Enforced, v.summary())

@@ -24,6 +24,7 @@ func (v *view) build() error {
 		return err
 	}
 	for _, l := range v.layers {
+		v.asks.ask(l.path)
 		if err := v.lay(r, l); err != nil {
 			return err
 		}
@@ -95,10 +96,23 @@ func (v *view) cover(r *root, l layer, create bool) error {
 	switch {
 	case l.dir:
 		return r.mount("tmpfs", l.path, unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555,size=64k", create, true)
-	case l.kind == coverLayer && len(v.public) > 0 && sameFile(l.path, resolved(v.npmrc)):
-		return r.text(l.path, v.public, create)
+	case l.kind == coverLayer:
+		if public := v.publicOf(l.path); len(public) > 0 {
+			return r.text(l.path, public, create)
+		}
 	}
 	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, create, false)
+}
+
+// publicOf returns what a server may read of a hidden file: the settings of npm without credentials, of others nothing.
+func (v *view) publicOf(path string) []byte {
+	switch {
+	case sameFile(path, resolved(v.npmrc)):
+		return v.public
+	case filepath.Base(path) == "npmrc":
+		return publicSettings(path)
+	}
+	return nil
 }
 
 func isNull(d grabbed) bool { return d.path == null }

@@ -53,7 +53,10 @@ const mostLinks = 40
 //
 // Invariant: if the way to an opened file, including the links on it, passes a directory in writable, the file lies
 // in that directory.
-type reach struct{ writable []string }
+type reach struct {
+	writable []string
+	asks     *patience
+}
 
 // way is the result of following a path.
 type way struct {
@@ -64,13 +67,14 @@ type way struct {
 
 // newReach takes the directories that contained servers write, both as they are named and with links followed. A link
 // that makes a wrong entry adds a rule and removes none.
-func newReach(paths []string) reach {
-	var r reach
+func newReach(paths []string, asks *patience) reach {
+	r := reach{asks: asks}
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {
 			continue
 		}
 		r.writable = append(r.writable, filepath.Clean(path))
+		asks.ask(path)
 		if held, err := grab(path); err == nil {
 			r.writable = append(r.writable, held.path)
 			_ = unix.Close(held.fd)
@@ -82,6 +86,7 @@ func newReach(paths []string) reach {
 // grab opens a path. The error is errLeadsOut for one that leads out of a writable directory; the way is set then
 // too.
 func (r reach) grab(path string) (grabbed, way, error) {
+	r.asks.ask(path)
 	w, err := r.walk(path)
 	if err == nil && w.out {
 		err = errLeadsOut

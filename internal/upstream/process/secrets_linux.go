@@ -43,10 +43,10 @@ var systemLinks = []string{"/var/run", "/var/lock"}
 // toolchains lists directories of a home that hold programs and no secrets, from version managers and installers.
 // Servers may read and execute them. Caches, stores and settings are not among them.
 var toolchains = slices.Concat([]string{
-	".local/bin", "bin", ".nvm", ".volta", ".asdf", ".fnm", ".local/share/fnm", ".local/share/mise", ".nodenv", ".n", ".npm-global",
+	".local/bin", "bin", ".nvm", ".volta", ".asdf", ".fnm", ".local/share/fnm", ".local/share/mise", ".nodenv", ".n",
 	".pyenv", ".local/share/uv/python", ".rbenv", ".rustup", ".cargo/bin", ".bun/bin", ".deno/bin", "go/bin", ".sdkman/candidates",
 	".nix-profile", ".local/state/nix/profiles", "miniconda3", "anaconda3", "miniforge3", ".cache/ms-playwright", ".cache/puppeteer",
-}, pathsBelow(".linuxbrew", homebrew), pathsBelow(".dotnet", dotnet))
+}, pathsBelow(".linuxbrew", homebrew), pathsBelow(".dotnet", dotnet), pathsBelow(".npm-global", npmGlobal))
 
 // homebrew lists the parts of an installation of Homebrew that hold programs, and the certificates and settings that
 // these need. Its var and the rest of its etc hold the data and the settings of services.
@@ -55,6 +55,17 @@ var homebrew = []string{"bin", "sbin", "lib", "libexec", "include", "share", "op
 
 // dotnet lists the parts of ~/.dotnet that hold programs. Its corefx holds private keys.
 var dotnet = []string{"dotnet", "host", "sdk", "shared", "packs", "templates", "sdk-manifests", "metadata", "library-packs", "tools", "dnx"}
+
+// npmGlobal lists the parts of ~/.npm-global that hold programs. Its etc holds settings of npm.
+var npmGlobal = []string{"bin", "lib", "share"}
+
+// npmPrefixes lists the prefixes of npm that installers and version managers make in a home. A star matches any name.
+// npm reads the settings of a prefix, and writes them with `npm config set --location=global`, in etc/npmrc
+// (https://docs.npmjs.com/cli/v11/configuring-npm/npmrc).
+var npmPrefixes = []string{".npm-global", ".local", ".n", ".linuxbrew", ".nvm/versions/node/*", ".volta/tools/image/node/*",
+	".asdf/installs/nodejs/*", ".fnm/node-versions/*/installation", ".local/share/fnm/node-versions/*/installation",
+	".local/share/mise/installs/node/*", ".nodenv/versions/*", "miniconda3", "miniconda3/envs/*", "anaconda3", "anaconda3/envs/*",
+	"miniforge3", "miniforge3/envs/*"}
 
 // dns is the port of name resolution.
 const dns = 53

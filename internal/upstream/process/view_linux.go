@@ -23,6 +23,7 @@ type view struct {
 	plan    *plan
 	home    string // the path of the server's home, from its environment
 	reach   reach
+	asks    *patience
 	layers  layers
 	links   map[string]string // symbolic links in the paths of grants
 	covers  []cover
