@@ -22,6 +22,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
