@@ -82,7 +82,7 @@ func (l *Log) keepChecked() time.Duration {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
-	covered := l.o.Key == nil || l.tip.seq == l.checkpoints.last.seq
+	covered := l.o.Key == nil || l.tip.seq == l.checkpoints.last.Seq
 	l.mu.Unlock()
 	wait := time.Until(l.nextCheck)
 	switch {
@@ -131,9 +131,9 @@ func (l *Log) checkpoint() error {
 		return nil
 	}
 	l.mu.Lock()
-	c := checkpoint{tip: l.tip, time: Stamp(l.o.Now())}
+	c := Mark{Seq: l.tip.seq, Hash: string(l.tip.hash[:]), Time: Stamp(l.o.Now())}
 	l.mu.Unlock()
-	if l.checkpoints.any && l.checkpoints.last.tip == c.tip {
+	if last := l.checkpoints.last; l.checkpoints.any && last.Seq == c.Seq && last.Hash == c.Hash {
 		return nil
 	}
 	if err := l.sync(); err != nil {
@@ -143,7 +143,7 @@ func (l *Log) checkpoint() error {
 		return err
 	}
 	if l.o.Checkpointed != nil {
-		l.o.Checkpointed(c.mark())
+		l.o.Checkpointed(c)
 	}
 	return nil
 }

@@ -98,10 +98,10 @@ func compare(t tip, c checkpointFile, signed bool) error {
 		return fmt.Errorf("%w: there are records but no checkpoint", ErrDamaged)
 	case !c.any:
 		return nil
-	case last.seq > t.seq:
-		return fmt.Errorf("%w: it ends with record %d, but a checkpoint of %s covers %d records", ErrDamaged, t.seq, last.time, last.seq)
-	case last.seq == t.seq && last.hash != t.hash:
-		return fmt.Errorf("%w: record %d differs from the one that the checkpoint of %s covers", ErrDamaged, last.seq, last.time)
+	case last.Seq > t.seq:
+		return fmt.Errorf("%w: it ends with record %d, but a checkpoint of %s covers %d records", ErrDamaged, t.seq, last.Time, last.Seq)
+	case last.Seq == t.seq && last.Hash != string(t.hash[:]):
+		return fmt.Errorf("%w: record %d differs from the one that the checkpoint of %s covers", ErrDamaged, last.Seq, last.Time)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (l *Log) findTip() (clean bool, torn int64, err error) {
 	if n := lacks(append(numbers, number+1), begin.Segment+1); n > 0 {
 		return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(SegmentPath(l.dir, n)))
 	}
-	last, size, torn, err := openLast(l.dir, number, l.checkpoints.last.seq)
+	last, size, torn, err := openLast(l.dir, number, l.checkpoints.last.Seq)
 	if err != nil {
 		return false, 0, err
 	}
