@@ -93,10 +93,7 @@ func (l *Log) Begin(b Beginning) error {
 	if err := endsWith(l.dir, b, l.o.Key.Verifier); err != nil {
 		return err
 	}
-	l.syncMu.Lock()
-	err := l.checkpoint()
-	l.syncMu.Unlock()
-	if err != nil {
+	if err := l.secure(); err != nil {
 		return err
 	}
 	text, err := b.sign(l.o.Key)

@@ -125,6 +125,16 @@ func (l *Log) giveUp(err error) {
 	}
 }
 
+// secure syncs the log and covers it with a checkpoint.
+func (l *Log) secure() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if err := l.sync(); err != nil {
+		return err
+	}
+	return l.checkpoint()
+}
+
 // checkpoint syncs the log and writes a checkpoint of its tip. The caller holds syncMu.
 func (l *Log) checkpoint() error {
 	if l.o.Key == nil {

@@ -38,19 +38,13 @@ func Open(dir string, o Options) (*Log, error) {
 	l := &Log{dir: dir, o: o, lock: held, tip: genesis(), seg: segment{number: 1}}
 	l.queue.collect(&l.mu)
 	l.alarm.kick, l.stop, l.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	if err := l.recover(); err != nil {
+	if err = l.recover(); err == nil {
+		err = l.greet()
+	}
+	if err != nil {
 		if l.seg.file != nil {
 			l.seg.file.Close()
 		}
-		unlock(held)
-		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
-	}
-	l.mu.Lock()
-	_ = l.settle(l.queue.next) // a failure is kept in trouble, and the events wait
-	err = l.trouble.why
-	l.mu.Unlock()
-	if err != nil && !isSpace(err) {
-		l.seg.file.Close()
 		unlock(held)
 		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
 	}
@@ -87,6 +81,17 @@ func (l *Log) recover() error {
 	}
 	l.queue.next.add(event(l.o.Now(), Record{Action: "audit.start", Reason: reason}), true)
 	return nil
+}
+
+// greet writes the events of the start. If there is no space, they wait.
+func (l *Log) greet() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.settle(l.queue.next) // a failure is kept in trouble
+	if isSpace(l.trouble.why) {
+		return nil
+	}
+	return l.trouble.why
 }
 
 // compare compares the tip with the newest checkpoint. signed means that a log with
