@@ -77,7 +77,7 @@ func (p Pass) Refuse(rule string, code int, detail ...audit.Field) *Refusal {
 	if p.made == nil {
 		return p.gate.refuse(p.act, limit{rule: rule, code: code, wait: waitFor(code)}, p.Ref)
 	}
-	p.gate.refusals[turned].Add(1)
+	p.gate.refusals.Turned.Add(1)
 	r := p.Line(detail...)
 	r.Decision, r.Rule = audit.Deny, rule
 	ref, err := p.gate.write(r)
@@ -94,7 +94,7 @@ func waitFor(code int) time.Duration {
 
 // refuse records a refusal; ref is the seq of the decision that let the act begin, or 0.
 func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
-	g.refusals[classOf(l.code)].Add(1)
+	g.refusals.of(l.code).Add(1)
 	r := record(&a, resource(a))
 	r.Kind, r.Decision, r.Rule, r.Bytes, r.Ref = audit.Decision, audit.Deny, l.rule, a.Bytes, ref
 	seq, err := g.log.Append(&r)

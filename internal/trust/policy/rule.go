@@ -37,13 +37,11 @@ type rule struct {
 // newRule compiles a statement. reason is the default for a statement without @reason.
 func newRule(name, at, reason string, p *ast.Policy) *rule {
 	r := &rule{name: name, at: at, line: p.Position.Line, reason: reason, permit: p.Effect == ast.EffectPermit, syntax: p}
-	for _, a := range p.Annotations {
-		switch {
-		case a.Key == "reason":
-			r.reason = string(a.Value)
-		case a.Key == "ask" && r.permit:
-			r.asks = cmp.Or(string(a.Value), "a rule requires approval")
-		}
+	if given, ok := Annotation(p, "reason"); ok {
+		r.reason = given
+	}
+	if given, ok := Annotation(p, "ask"); ok && r.permit {
+		r.asks = cmp.Or(given, "a rule requires approval")
 	}
 	r.whole = cedar.NewPolicyFromAST((*publicPolicy)(p))
 	r.readHead(p)
