@@ -6,7 +6,6 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
-	"hash/maphash"
 	"unicode"
 	"unicode/utf8"
 
@@ -111,13 +110,16 @@ func hasControl(text []byte, kind textKind) bool {
 	return false
 }
 
+// maxPairs is the number of keys up to which all pairs are compared, without an allocation.
+const maxPairs = 32
+
 // distinct checks the keys of one object against each other: none may repeat,
 // and at the protocol levels none may equal another under case folding. In small
-// objects all pairs are compared; larger ones use a hash table, so that
+// objects all pairs are compared; larger ones use a map, so that
 // the time is linear in the length of the text.
 func (s *scanner) distinct(keys []key, lv level) bool {
-	if len(keys) > 16 {
-		return s.distinctByHash(keys, lv)
+	if len(keys) > maxPairs {
+		return s.distinctByMap(keys, lv)
 	}
 	for i := 1; i < len(keys); i++ {
 		for j := range i {
@@ -153,43 +155,23 @@ func (s *scanner) reportClash(later, earlier *key) bool {
 	return true
 }
 
-// distinctByHash is distinct with an open-addressed table that is at most half
-// full. Its hash is seeded, so that a sender cannot choose keys that collide.
-func (s *scanner) distinctByHash(keys []key, lv level) bool {
-	size := 64
-	for size < 2*len(keys) {
-		size *= 2
-	}
-	if cap(s.table) < size {
-		s.table = make([]uint32, size)
-	}
-	table := s.table[:size]
-	clear(table)
+// distinctByMap is distinct with a map of the keys, folded where keys may not be equal
+// under folding. Its hash is seeded, so that a sender cannot choose keys that collide.
+func (s *scanner) distinctByMap(keys []key, lv level) bool {
+	first := make(map[string]*key, len(keys))
 	for i := range keys {
-		slot := s.hash(&keys[i], lv) & uint64(size-1)
-		clash := false
-		for ; table[slot] != 0 && !clash; slot = (slot + 1) & uint64(size-1) {
-			other := &keys[table[slot]-1]
-			clash = s.clash(&keys[i], other, lv)
-			if clash && !s.reportClash(&keys[i], other) {
-				return false
-			}
+		text := s.keyText(&keys[i])
+		if lv > levelBatch {
+			s.folded = appendFolded(s.folded[:0], text)
+			text = s.folded
 		}
-		if !clash { // a key that clashes is left out, since such keys would form one long chain
-			table[slot] = uint32(i + 1)
+		if earlier := first[string(text)]; earlier == nil {
+			first[string(text)] = &keys[i]
+		} else if !s.reportClash(&keys[i], earlier) {
+			return false
 		}
 	}
 	return true
-}
-
-// hash returns a hash of the key that is equal for keys that clash.
-func (s *scanner) hash(k *key, lv level) uint64 {
-	text := s.keyText(k)
-	if lv > levelBatch {
-		s.folded = appendFolded(s.folded[:0], text)
-		text = s.folded
-	}
-	return maphash.Bytes(s.seed, text)
 }
 
 // appendFolded appends a form of text that is the same for all texts that are equal in
