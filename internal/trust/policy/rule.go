@@ -17,7 +17,6 @@ import (
 type rule struct {
 	name, reason, at string
 	asks             string // of a permit with @ask, the reason; otherwise empty
-	line             int
 	permit           bool
 	order            int // index in the order of inOrder
 	syntax           *ast.Policy
@@ -36,7 +35,7 @@ type rule struct {
 
 // newRule compiles a statement. reason is the default for a statement without @reason.
 func newRule(name, at, reason string, p *ast.Policy) *rule {
-	r := &rule{name: name, at: at, line: p.Position.Line, reason: reason, permit: p.Effect == ast.EffectPermit, syntax: p}
+	r := &rule{name: name, at: at, reason: reason, permit: p.Effect == ast.EffectPermit, syntax: p}
 	if given, ok := Annotation(p, "reason"); ok {
 		r.reason = given
 	}
