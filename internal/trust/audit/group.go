@@ -12,7 +12,7 @@ import "sync"
 type group struct {
 	bodies []byte
 	items  []item
-	front  int // number of items put in front of those whose indexes add returned
+	front  int // number of items put in front of those whose indexes next returned
 
 	users  int // Appends that have not yet read the result
 	done   bool
@@ -37,12 +37,15 @@ func newGroup(mu *sync.Mutex) *group {
 	return g
 }
 
-// add appends a record. Its seq is group.first plus index, once the group is written.
-func (g *group) add(b body, later bool) (index int) {
+// add appends a record.
+func (g *group) add(b body, later bool) {
 	g.bodies = append(g.bodies, b.text...)
 	g.items = append(g.items, item{len(g.bodies), b.from, b.to, later})
-	return len(g.items) - 1 - g.front
 }
+
+// next returns the index of the next record. The seq of a record is group.first plus its
+// index, once the group is written.
+func (g *group) next() int { return len(g.items) - g.front }
 
 // each calls fn with every body in order.
 func (g *group) each(fn func(b body, later bool)) {

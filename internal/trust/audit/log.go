@@ -104,8 +104,8 @@ func (l *Log) appendAll(bodies ...body) (first uint64, err error) {
 		return 0, nil
 	}
 	g := l.queue.next
-	index := g.add(bodies[0], false)
-	for _, b := range bodies[1:] {
+	index := g.next()
+	for _, b := range bodies {
 		g.add(b, false)
 	}
 	if err := l.settle(g); err != nil {

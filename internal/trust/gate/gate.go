@@ -185,12 +185,7 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 	if err != nil || a.deferred {
 		return p, err
 	}
-	r := p.allowed()
-	if p.Ref, err = g.log.Append(&r); err != nil {
-		p.used.leave(&p.act)
-		return Pass{}, unrecorded(a, p.rule, err)
-	}
-	return p, nil
+	return p.recorded(p.allowed())
 }
 
 // decide applies policy, approval and limits in the order of Enter, and records a

@@ -60,6 +60,15 @@ func (p *Pass) allowed() audit.Record {
 	return r
 }
 
+// recorded records the decision of Enter. After an error the charge has ended.
+func (p Pass) recorded(r audit.Record) (_ Pass, err error) {
+	if p.Ref, err = p.gate.log.Append(&r); err != nil {
+		p.used.leave(&p.act)
+		return Pass{}, unrecorded(p.act, p.rule, err)
+	}
+	return p, nil
+}
+
 // Recorded reports whether a record of the deferred act was made.
 func (p Pass) Recorded() bool { return p.made != nil && p.made.recorded.Load() }
 

@@ -130,16 +130,10 @@ func (r *rule) denied(blind bool) Decision {
 	return d
 }
 
-// statement returns one form of a rule: whole or ahead.
-type statement func(*rule) *cedar.Policy
-
-func whole(r *rule) *cedar.Policy { return r.whole }
-func ahead(r *rule) *cedar.Policy { return r.ahead }
-
 // ballot is a set of rules, all in one form, for an evaluation by Cedar.
 type ballot struct {
 	rules []*rule
-	form  statement
+	form  func(*rule) *cedar.Policy // whole or ahead
 }
 
 // All implements cedar.PolicyIterator.
@@ -175,7 +169,7 @@ func (o outcome) allowed() Decision {
 // here; a permit that cannot be evaluated does not apply.
 func (s *Set) ask(rules []*rule, w *world, context types.Record) (o outcome) {
 	for _, resource := range w.resources {
-		_, diag := cedar.Authorize(ballot{rules, whole}, w, w.request(resource.UID, context))
+		diag := w.authorize(ballot{rules, func(r *rule) *cedar.Policy { return r.whole }}, resource, context)
 		for _, e := range diag.Errors {
 			if r := s.rules[e.PolicyID]; !r.permit && r.before(o.forbid) {
 				o.forbid, o.blind = r, true

@@ -96,15 +96,10 @@ func isIssuer(s string) bool {
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
 }
 
+// isWord reports whether s has only ASCII letters, digits and the characters of also.
 func isWord(s, also string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alnum && strings.IndexByte(also, c) < 0 {
-			return false
-		}
-	}
-	return s != ""
+	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return s != "" && strings.Trim(s, alphanumeric+also) == ""
 }
 
 // isPrintable refuses control characters and invisible characters (bidirectional,
