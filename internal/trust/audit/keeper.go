@@ -56,7 +56,7 @@ func (l *Log) rest(tick time.Duration) time.Duration {
 	due := l.keepChecked()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alarm.ticking = l.broken == nil && (l.dirty || len(l.queue.next.items) > 0); l.alarm.ticking {
+	if l.alarm.ticking = l.broken == nil && (l.dirty || len(l.next.items) > 0); l.alarm.ticking {
 		return tick
 	}
 	return max(due, tick)
@@ -66,8 +66,8 @@ func (l *Log) rest(tick time.Duration) time.Duration {
 func (l *Log) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue.next.items) > 0 {
-		_ = l.settle(l.queue.next) // a failure is counted and kept in trouble
+	if len(l.next.items) > 0 {
+		_ = l.settle(l.next) // a failure is counted and kept in trouble
 	}
 }
 

@@ -36,7 +36,7 @@ func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
 	o.Log = o.Log.With("dir", dir)
 	l := &Log{dir: dir, o: o, lock: held, tip: genesis(), seg: segment{number: 1}}
-	l.queue.collect(&l.mu)
+	l.next = newGroup(&l.mu)
 	l.alarm.kick, l.stop, l.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if err = l.recover(); err == nil {
 		err = l.greet()
@@ -70,16 +70,16 @@ func (l *Log) recover() error {
 		return err
 	}
 	if torn > 0 {
-		l.queue.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: torn, Reason: "the end was unfinished and was cut off"}), true)
+		l.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: torn, Reason: "the end was unfinished and was cut off"}), true)
 	}
 	if cutCheckpoint > 0 {
-		l.queue.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: cutCheckpoint, Reason: "the last checkpoint was unfinished and was cut off"}), true)
+		l.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: cutCheckpoint, Reason: "the last checkpoint was unfinished and was cut off"}), true)
 	}
 	reason := ""
 	if !clean {
 		reason = "the log was not closed before"
 	}
-	l.queue.next.add(event(l.o.Now(), Record{Action: "audit.start", Reason: reason}), true)
+	l.next.add(event(l.o.Now(), Record{Action: "audit.start", Reason: reason}), true)
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (l *Log) recover() error {
 func (l *Log) greet() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.settle(l.queue.next) // a failure is kept in trouble
+	_ = l.settle(l.next) // a failure is kept in trouble
 	if isSpace(l.trouble.why) {
 		return nil
 	}
