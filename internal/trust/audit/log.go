@@ -231,11 +231,11 @@ func (l *Log) Close() error {
 
 	close(l.stop)
 	<-l.gone
+	if err == nil {
+		err = l.secure()
+	}
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
-	if err == nil {
-		err = errors.Join(l.sync(), l.checkpoint())
-	}
 	if l.seg.file != nil {
 		err = errors.Join(err, l.seg.file.Close())
 	}

@@ -91,14 +91,8 @@ func Default() []byte { return bytes.Clone(defaultText) }
 // decision. The operator's permits come first and the operator's forbids last, because
 // a forbid that the operator cannot change is the stronger reason.
 func inOrder(own, builtin, lists []*rule) []*rule {
-	var permits, forbids []*rule
-	for _, r := range own {
-		if r.permit {
-			permits = append(permits, r)
-		} else {
-			forbids = append(forbids, r)
-		}
-	}
+	permits := slices.DeleteFunc(slices.Clone(own), func(r *rule) bool { return !r.permit })
+	forbids := slices.DeleteFunc(slices.Clone(own), func(r *rule) bool { return r.permit })
 	return slices.Concat(permits, builtin, lists, forbids)
 }
 
