@@ -187,7 +187,7 @@ func lastOf(dir string, number int) (tip, error) {
 
 // lastTextOf returns the last line of a closed segment, which must have one.
 func lastTextOf(dir string, number int) ([]byte, error) {
-	f, err := openSegment(dir, number)
+	f, err := os.OpenFile(SegmentPath(dir, number), os.O_RDONLY|NoFollow, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -41,9 +41,7 @@ func Token(name string) string { return KindToken + ":" + name }
 
 // Loopback returns the name of the unauthenticated loopback caller whose socket
 // uid owns.
-func Loopback(uid uint32) string {
-	return KindLoopback + ":uid=" + strconv.FormatUint(uint64(uid), 10)
-}
+func Loopback(uid uint32) string { return KindLoopback + ":uid=" + strconv.FormatUint(uint64(uid), 10) }
 
 // OAuth returns the name of the subject of an access token of issuer, an http or https URL
 // without a fragment. The subject is any printable text of at most 255 bytes.
