@@ -15,7 +15,7 @@ import (
 // trustMost is the number of lines of code of internal/trust, as it is built here. A
 // reviewer of decisions and records reads the trust base as a whole. The number is lowered
 // when internal/trust shrinks, and the aim is 4,500.
-const trustMost = 4925
+const trustMost = 4667
 
 // TestTheTrustBaseIsSmall: internal/trust has exactly trustMost lines of code. Comments and
 // blank lines are not counted.
@@ -112,7 +112,7 @@ func codeLines(path string, text []byte) int {
 var gateVerbs = []string{"Enter", "Record", "Refuse", "Leave", "Allows"}
 
 // gateWorks are the functions by which gate decides, charges and records.
-var gateWorks = []string{"Append", "AppendGroup", "Later", "Decide", "write", "refuse", "decide", "enterEach", "charge"}
+var gateWorks = []string{"Append", "AppendGroup", "Later", "Decide", "write", "recorded", "refuse", "decide", "enterEach", "charge"}
 
 // TestTheGateHasFiveVerbs: no other exported function of gate decides, charges or
 // records.

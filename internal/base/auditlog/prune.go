@@ -75,7 +75,7 @@ func cutPoint(ctx context.Context, l *audit.Log, through int) (b audit.Beginning
 	if err != nil {
 		return b, fmt.Errorf("%w: the segments to be removed are not complete: %w", audit.ErrDamaged, err)
 	}
-	return audit.Beginning{Seq: w.tip.Seq, Hash: w.tip.Hash, Time: audit.Stamp(time.Now()), Segment: through}, nil
+	return audit.Beginning{Mark: audit.Mark{Seq: w.tip.Seq, Hash: w.tip.Hash, Time: audit.Stamp(time.Now())}, Segment: through}, nil
 }
 
 // TrimCheckpoints removes the checkpoints of l that cover only removed records.

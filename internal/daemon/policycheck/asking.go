@@ -30,7 +30,7 @@ func CanHold(action string) bool {
 // asking checks @ask. It is allowed on permits only, and only for actions that can wait: for
 // others the operator would never be asked.
 func (l *linter) asking() {
-	reason, given := policy.Annotation(l.rule.Syntax, "ask")
+	reason, given := policy.Annotation(l.rule, "ask")
 	switch {
 	case !given:
 		return
@@ -58,7 +58,7 @@ func (l *linter) asking() {
 
 // actions returns the actions that the head names; nil: none.
 func (l *linter) actions() (names []string) {
-	switch s := l.rule.Syntax.Action.(type) {
+	switch s := l.rule.Action.(type) {
 	case ast.ScopeTypeEq:
 		return []string{string(s.Entity.ID)}
 	case ast.ScopeTypeIn:
@@ -74,7 +74,7 @@ func (l *linter) actions() (names []string) {
 // coversDoorward reports whether the head covers acts that concern no server.
 func (l *linter) coversDoorward() bool {
 	doorward := func(t types.EntityType) bool { return t == policy.TypeDoorward }
-	switch s := l.rule.Syntax.Resource.(type) {
+	switch s := l.rule.Resource.(type) {
 	case ast.ScopeTypeAll:
 		return true
 	case ast.ScopeTypeEq:

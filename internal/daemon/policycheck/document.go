@@ -20,9 +20,8 @@ func Document(o policy.Options) []byte {
 	b.Write(policy.Default())
 	b.WriteByte('\n')
 	part("the servers' own lists, from the configuration")
-	_, lists := o.Statements()
-	for _, r := range lists {
-		b.Write(cedar.NewPolicyFromAST((*ast.Policy)(r.Syntax)).MarshalCedar())
+	for _, r := range policy.ListRules(o.Servers) {
+		b.Write(cedar.NewPolicyFromAST((*ast.Policy)(r)).MarshalCedar())
 		b.WriteString("\n\n")
 	}
 	if o.File != "" {

@@ -29,9 +29,8 @@ func TestDocumentIsThePolicy(t *testing.T) {
 	if err := builtin.UnmarshalCedar(policy.Default()); err != nil {
 		t.Fatal(err)
 	}
-	own, lists := o.Statements()
-	if len(own) != 1 || len(lists) < 5 || len(all) != len(builtin)+len(lists)+len(own) {
-		t.Fatalf("%d rules in the text, in force are %d, %d and %d", len(all), len(builtin), len(lists), len(own))
+	if lists := policy.ListRules(o.Servers); len(lists) < 5 || len(all) != len(builtin)+len(lists)+1 {
+		t.Fatalf("%d rules in the text, in force are %d, %d and one of the file", len(all), len(builtin), len(lists))
 	}
 	again, problems := policy.Compile(policy.Options{UID: 1000, File: "again.cedar", Text: []byte(strings.ReplaceAll(string(text), `@id("`, `@id("again.`)),
 		Servers: map[string]policy.ServerRules{"notes": {Tools: policy.List{Allow: []string{"*"}}, Ask: policy.List{Allow: []string{"*"}}}}})

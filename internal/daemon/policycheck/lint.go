@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
@@ -14,13 +15,14 @@ import (
 
 // lint checks the operator's rules for parts that Cedar accepts and that never match, or
 // match for another reason than intended.
-func lint(rules []policy.Statement, o policy.Options) []policy.Problem {
+func lint(o policy.Options) []policy.Problem {
 	var out []policy.Problem
+	rules, _ := parse(o.Text) // policy.Compile has reported an error
 	for _, r := range rules {
-		l := &linter{rule: r, o: o, file: o.File, permit: r.Syntax.Effect == ast.EffectPermit}
+		l := &linter{rule: (*ast.Policy)(r.AST()), o: o, file: o.File, permit: r.Effect() == cedar.Permit}
 		l.head()
 		l.asking()
-		for _, c := range r.Syntax.Conditions {
+		for _, c := range l.rule.Conditions {
 			l.node(c.Body)
 		}
 		l.together()
@@ -30,19 +32,21 @@ func lint(rules []policy.Statement, o policy.Options) []policy.Problem {
 }
 
 type linter struct {
-	rule     policy.Statement
+	rule     *ast.Policy
 	permit   bool
 	o        policy.Options
 	file     string
 	problems []policy.Problem
 	guarded  bool // it checks whether there are arguments
 	narrowed bool // its conditions depend on the caller
+	args     bool // it reads arguments
+	programs bool // it reads facts that only confirmed requests have
 }
 
 func (l *linter) say(warning bool, format string, a ...any) {
-	p := policy.Problem{File: l.file, Line: l.rule.Line, Text: fmt.Sprintf(format, a...), Warning: warning}
-	if !strings.HasPrefix(l.rule.Name, l.rule.At) {
-		p.Key = policy.Clip(l.rule.Name)
+	p := policy.Problem{File: l.file, Line: l.rule.Position.Line, Text: fmt.Sprintf(format, a...), Warning: warning}
+	if id, given := policy.Annotation(l.rule, "id"); given {
+		p.Key = policy.Clip(id)
 	}
 	if !slices.Contains(l.problems, p) {
 		l.problems = append(l.problems, p)
@@ -54,10 +58,10 @@ func (l *linter) warn(format string, a ...any) { l.say(true, format, a...) }
 
 // together checks the head and the conditions together.
 func (l *linter) together() {
-	if l.rule.Args && !l.permit && !l.guarded && !l.aboutCalls() {
+	if l.args && !l.permit && !l.guarded && !l.aboutCalls() {
 		l.fail(`only tools/call, prompts/get and agent.send have arguments, so this forbid would refuse everything else, which has none: write action == Action::"tools/call" in its head, or ask context has args first`)
 	}
-	if !l.permit && l.aboutPrograms() && l.coversHandshakes() {
+	if !l.permit && l.programs && l.coversHandshakes() {
 		l.warn(`this forbid reads facts of the program, which no handshake and no one-shot request confirms, so it also refuses to open a session: name what it is about, such as action == Action::"tools/call"`)
 	}
 	if l.permit && !l.narrowed && l.widensScopes() {
@@ -68,7 +72,7 @@ func (l *linter) together() {
 // aboutCalls reports whether the rule's head covers only actions with arguments.
 func (l *linter) aboutCalls() bool {
 	call := func(id types.String) bool { return policy.HasArguments(string(id)) }
-	switch s := l.rule.Syntax.Action.(type) {
+	switch s := l.rule.Action.(type) {
 	case ast.ScopeTypeEq:
 		return call(s.Entity.ID)
 	case ast.ScopeTypeIn:
@@ -76,7 +80,7 @@ func (l *linter) aboutCalls() bool {
 	case ast.ScopeTypeInSet:
 		return !slices.ContainsFunc(s.Entities, func(e types.EntityUID) bool { return !call(e.ID) })
 	}
-	switch s := l.rule.Syntax.Resource.(type) {
+	switch s := l.rule.Resource.(type) {
 	case ast.ScopeTypeEq:
 		return s.Entity.Type == policy.TypeTool
 	case ast.ScopeTypeIs:
@@ -87,17 +91,12 @@ func (l *linter) aboutCalls() bool {
 	return false
 }
 
-// aboutPrograms reports whether the rule reads facts that only confirmed requests have.
-func (l *linter) aboutPrograms() bool {
-	return slices.ContainsFunc(l.rule.Facts, func(name string) bool { return policy.KnownFacts[name].Image })
-}
-
 // coversHandshakes reports whether the head matches a handshake.
 func (l *linter) coversHandshakes() bool {
 	opens := func(e types.EntityUID) bool {
 		return slices.Contains([]types.String{"initialize", "server/discover", "handshake", "session"}, e.ID)
 	}
-	switch s := l.rule.Syntax.Action.(type) {
+	switch s := l.rule.Action.(type) {
 	case ast.ScopeTypeEq:
 		return opens(s.Entity)
 	case ast.ScopeTypeIn:
@@ -109,7 +108,7 @@ func (l *linter) coversHandshakes() bool {
 }
 
 func (l *linter) widensScopes() bool {
-	switch s := l.rule.Syntax.Principal.(type) {
+	switch s := l.rule.Principal.(type) {
 	case ast.ScopeTypeAll, ast.ScopeTypeIs:
 		return true
 	case ast.ScopeTypeIn:
@@ -122,10 +121,10 @@ func (l *linter) widensScopes() bool {
 
 // head checks that each of the three parts of the head has entities of its own types.
 func (l *linter) head() {
-	l.part("principal", l.rule.Syntax.Principal, []types.EntityType{policy.TypePrincipal}, []types.EntityType{policy.TypePrincipal, policy.TypeKind})
-	l.part("action", l.rule.Syntax.Action, []types.EntityType{policy.TypeAction}, []types.EntityType{policy.TypeAction})
+	l.part("principal", l.rule.Principal, []types.EntityType{policy.TypePrincipal}, []types.EntityType{policy.TypePrincipal, policy.TypeKind})
+	l.part("action", l.rule.Action, []types.EntityType{policy.TypeAction}, []types.EntityType{policy.TypeAction})
 	things := []types.EntityType{policy.TypeTool, policy.TypePrompt, policy.TypeResource, policy.TypeServer, policy.TypeDoorward}
-	l.part("resource", l.rule.Syntax.Resource, things, things)
+	l.part("resource", l.rule.Resource, things, things)
 }
 
 // part checks one part: the types that it can have, and the types that it can be in.

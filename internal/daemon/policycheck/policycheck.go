@@ -22,8 +22,9 @@ func Compile(o policy.Options) (*policy.Set, []policy.Problem) {
 	if len(problems) == 1 && problems[0].Syntax != nil {
 		return nil, []policy.Problem{syntaxProblem(o.File, o.Text, problems[0].Syntax)}
 	}
-	own, _ := o.Statements()
-	problems = append(problems, lint(own, o)...)
+	if o.File != "" {
+		problems = append(problems, lint(o)...)
+	}
 	slices.SortStableFunc(problems, func(a, b policy.Problem) int { return a.Line - b.Line })
 	if policy.Fatal(problems) {
 		return nil, problems

@@ -69,8 +69,10 @@ func (l *linter) context(p policy.Path) {
 	if len(p.Steps) == 0 {
 		return // policy itself refuses it
 	}
+	l.programs = l.programs || p.Steps[0] != "args" && len(p.Steps) > 1 && policy.KnownFacts[p.Steps[1]].Image
 	switch group := p.Steps[0]; group {
 	case "args":
+		l.args = true
 		l.guarded = l.guarded || p.Has && len(p.Steps) == 1
 	case principal.Claimed.String():
 		l.fail("a claim of the caller about itself decides nothing, so there is no context.claimed; use an attested or verified fact")

@@ -57,6 +57,7 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"time"
@@ -150,18 +151,10 @@ type State struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Interval <= 0 {
-		o.Interval = 100 * time.Millisecond
-	}
-	if o.SegmentBytes <= 0 {
-		o.SegmentBytes = 64 << 20
-	}
-	if o.CheckpointEvery <= 0 {
-		o.CheckpointEvery = time.Minute
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Interval = cmp.Or(o.Interval, 100*time.Millisecond)
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
+	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, time.Minute)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -5,8 +5,6 @@ package audit
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 )
@@ -23,19 +19,14 @@ import (
 const (
 	beginName   = "begin"
 	beginOrigin = Origin + "/begin"
-	// beginLines is the number of lines of a beginning: origin, count, hash, time,
-	// segment, an empty line, the signature.
-	beginLines = 7
 )
 
 // Beginning is the point at which a log begins after its oldest segments were removed:
 // behind record Seq, the last record of segment Segment. The zero value means that
 // nothing was removed.
 type Beginning struct {
-	Seq     uint64 // the number of records removed, and the seq of the last of them
-	Hash    string // of that record, lower-case hex
-	Time    string // when it was signed, RFC 3339
-	Segment int    // the last segment that was removed
+	Mark        // about the removed records
+	Segment int // the last segment that was removed
 }
 
 // tip returns the last removed record, from which the first remaining record continues the chain.
@@ -46,40 +37,6 @@ func (b Beginning) tip() (t tip) {
 	t.seq = b.Seq
 	copy(t.hash[:], b.Hash)
 	return t
-}
-
-// signBeginning returns the signed note. Its first line differs from that of a
-// checkpoint, so that a checkpoint is never accepted as a beginning.
-func signBeginning(b Beginning, k *Key) ([]byte, error) {
-	raw, err := hex.DecodeString(b.Hash)
-	if err != nil {
-		return nil, fmt.Errorf("signing a beginning: %w", err)
-	}
-	text := fmt.Sprintf("%s\n%d\n%s\ntime %s\nsegment %d\n", beginOrigin, b.Seq, base64.StdEncoding.EncodeToString(raw), b.Time, b.Segment)
-	signed, err := note.Sign(&note.Note{Text: text}, k.Signer)
-	if err != nil {
-		return nil, fmt.Errorf("signing a beginning: %w", err)
-	}
-	return signed, nil
-}
-
-// parseBeginning parses a note. A nil verifier leaves the signature unchecked.
-func parseBeginning(text []byte, v note.Verifier) (b Beginning, err error) {
-	lines := strings.Split(string(text), "\n")
-	if len(lines) != beginLines+1 || lines[0] != beginOrigin || lines[5] != "" || lines[7] != "" {
-		return b, errCheckpointForm
-	}
-	c, err := parseState(lines[1:4])
-	if err != nil {
-		return b, err
-	}
-	segment, ok := strings.CutPrefix(lines[4], "segment ")
-	number, err := strconv.Atoi(segment)
-	if !ok || err != nil || number < 1 || c.seq < 1 || strconv.Itoa(number) != segment {
-		return b, errCheckpointForm
-	}
-	b = Beginning{Seq: c.seq, Hash: string(c.hash[:]), Time: c.time, Segment: number}
-	return b, checkSignature(text, lines[6], v)
 }
 
 // ReadBeginning returns the beginning of the log in dir, or the zero value when
@@ -98,7 +55,10 @@ func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 	if err != nil {
 		return b, fmt.Errorf("reading the beginning of the audit log: %w", err)
 	}
-	if b, err = parseBeginning(text, v); err != nil {
+	if b, err = parseNote(text, v); err == nil && (b.Segment == 0 || b.Seq == 0) {
+		err = errCheckpointForm
+	}
+	if err != nil {
 		return Beginning{}, fmt.Errorf("%w: the stored beginning of the log cannot be trusted: %w", ErrDamaged, err)
 	}
 	return b, nil
@@ -133,13 +93,10 @@ func (l *Log) Begin(b Beginning) error {
 	if err := endsWith(l.dir, b, l.o.Key.Verifier); err != nil {
 		return err
 	}
-	l.syncMu.Lock()
-	err := l.checkpoint()
-	l.syncMu.Unlock()
-	if err != nil {
+	if err := l.secure(); err != nil {
 		return err
 	}
-	text, err := signBeginning(b, l.o.Key)
+	text, err := b.sign(l.o.Key)
 	if err != nil {
 		return err
 	}

@@ -39,27 +39,6 @@ const CheckpointLines = 7
 // maxCheckpoint is an upper bound of the bytes of a checkpoint.
 const maxCheckpoint = 1024
 
-// checkpoint is the content of a signed note: the chain had seq records, the
-// last of them with this hash (in hex; Genesis for none).
-type checkpoint struct {
-	tip
-	time string
-}
-
-// sign returns the signed note with the empty line behind it.
-func (c checkpoint) sign(k *Key) ([]byte, error) {
-	raw, err := hex.DecodeString(string(c.hash[:]))
-	if err != nil {
-		return nil, fmt.Errorf("signing a checkpoint: %w", err)
-	}
-	text := fmt.Sprintf("%s\n%d\n%s\ntime %s\n", Origin, c.seq, base64.StdEncoding.EncodeToString(raw), c.time)
-	b, err := note.Sign(&note.Note{Text: text}, k.Signer)
-	if err != nil {
-		return nil, fmt.Errorf("signing a checkpoint: %w", err)
-	}
-	return append(b, '\n'), nil
-}
-
 // BadCheckpoint is an error of a checkpoint, or a beginning, that cannot be trusted.
 type BadCheckpoint string
 
@@ -79,59 +58,55 @@ type Mark struct {
 	Time string `json:"time"` // of the checkpoint, RFC 3339
 }
 
-func (c checkpoint) mark() Mark { return Mark{Seq: c.seq, Hash: string(c.hash[:]), Time: c.time} }
-
-// ParseCheckpoint parses one checkpoint of CheckpointLines lines. A nil verifier
-// leaves the signature unchecked; an error is a BadCheckpoint.
-func ParseCheckpoint(text []byte, v note.Verifier) (Mark, error) {
-	c, err := parseCheckpoint(text, v)
-	return c.mark(), err
+// text returns the text of the signed note.
+func (b Beginning) text() (string, error) {
+	origin, end := Origin, ""
+	if b.Segment > 0 {
+		origin, end = beginOrigin, fmt.Sprintf("segment %d\n", b.Segment)
+	}
+	raw, err := hex.DecodeString(b.Hash)
+	return fmt.Sprintf("%s\n%d\n%s\ntime %s\n%s", origin, b.Seq, base64.StdEncoding.EncodeToString(raw), b.Time, end), err
 }
 
-// Checkpointed returns the newest checkpoint of the log, also after Close; false:
-// there is none.
-func (l *Log) Checkpointed() (Mark, bool) {
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	return l.checkpoints.last.mark(), l.checkpoints.any
+// sign returns the signed note of a beginning, or of a checkpoint if Segment is 0. Their
+// first lines differ, so that neither is accepted as the other.
+func (b Beginning) sign(k *Key) (signed []byte, err error) {
+	text, err := b.text()
+	if err == nil {
+		signed, err = note.Sign(&note.Note{Text: text}, k.Signer)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("signing a checkpoint: %w", err)
+	}
+	return signed, nil
 }
 
-// parseCheckpoint parses the seven lines of one checkpoint. A nil verifier
-// leaves the signature unchecked.
-func parseCheckpoint(b []byte, v note.Verifier) (c checkpoint, err error) {
-	lines := strings.Split(string(b), "\n")
-	if len(lines) != CheckpointLines+1 || lines[0] != Origin || lines[4] != "" || lines[6] != "" || lines[7] != "" {
-		return c, errCheckpointForm
+// parseNote parses a note that sign made. It accepts only what has the same text when it is
+// written again. A nil verifier leaves the signature unchecked.
+func parseNote(signed []byte, v note.Verifier) (b Beginning, err error) {
+	text, signature, _ := strings.Cut(string(signed), "\n\n")
+	lines := strings.Split(text, "\n") // origin, count, hash, time and perhaps segment
+	if len(lines) < 4 {
+		return b, errCheckpointForm
 	}
-	if c, err = parseState(lines[1:4]); err != nil {
-		return c, err
+	b.Seq, _ = strconv.ParseUint(lines[1], 10, 64)
+	raw, _ := base64.StdEncoding.DecodeString(lines[2])
+	b.Hash, b.Time = hex.EncodeToString(raw), strings.TrimPrefix(lines[3], "time ")
+	if len(lines) > 4 {
+		b.Segment, _ = strconv.Atoi(strings.TrimPrefix(lines[4], "segment "))
 	}
-	return c, checkSignature(b[:len(b)-1], lines[5], v)
-}
-
-// parseState parses three lines: count, hash and time.
-func parseState(lines []string) (c checkpoint, err error) {
-	if c.seq, err = strconv.ParseUint(lines[0], 10, 64); err != nil || strconv.FormatUint(c.seq, 10) != lines[0] {
-		return c, errCheckpointForm
+	if again, _ := b.text(); again != text+"\n" || len(b.Hash) != hexLen || !isTime([]byte(b.Time)) {
+		return Beginning{}, errCheckpointForm
 	}
-	raw, err := base64.StdEncoding.Strict().DecodeString(lines[1])
-	if err != nil || hex.EncodedLen(len(raw)) != hexLen {
-		return c, errCheckpointForm
-	}
-	hex.Encode(c.hash[:], raw)
-	stamp, ok := strings.CutPrefix(lines[2], "time ")
-	if !ok || len(stamp) != len(timeShape) || !isTime([]byte(stamp)) {
-		return c, errCheckpointForm
-	}
-	c.time = stamp
-	return c, nil
+	return b, checkSignature(signed, signature, v)
 }
 
 // checkSignature accepts exactly one signature, in the strict base64 spelling.
 // note.Open alone would accept several spellings of the same bytes.
 func checkSignature(signed []byte, signature string, v note.Verifier) error {
-	encoded := signature[strings.LastIndexByte(signature, ' ')+1:]
-	if _, err := base64.StdEncoding.Strict().DecodeString(encoded); err != nil {
+	line, whole := strings.CutSuffix(signature, "\n")
+	encoded := line[strings.LastIndexByte(line, ' ')+1:]
+	if _, err := base64.StdEncoding.Strict().DecodeString(encoded); err != nil || !whole || strings.Contains(line, "\n") {
 		return errCheckpointForm
 	}
 	if v == nil {
@@ -143,13 +118,32 @@ func checkSignature(signed []byte, signature string, v note.Verifier) error {
 	return nil
 }
 
+// ParseCheckpoint parses one checkpoint of CheckpointLines lines. A nil verifier
+// leaves the signature unchecked; an error is a BadCheckpoint.
+func ParseCheckpoint(text []byte, v note.Verifier) (Mark, error) {
+	signed, ok := bytes.CutSuffix(text, []byte("\n")) // the empty line behind the note
+	b, err := parseNote(signed, v)
+	if err == nil && (!ok || b.Segment != 0) {
+		err = errCheckpointForm
+	}
+	return b.Mark, err
+}
+
+// Checkpointed returns the newest checkpoint of the log, also after Close; false:
+// there is none.
+func (l *Log) Checkpointed() (Mark, bool) {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	return l.checkpoints.last, l.checkpoints.any
+}
+
 // checkpointFile is the writer's view of the file of checkpoints: size is the length up
 // to which it holds whole checkpoints, last is the newest of them, any reports whether
 // there is one.
 type checkpointFile struct {
 	path string
 	size int64
-	last checkpoint
+	last Mark
 	any  bool
 }
 
@@ -182,7 +176,7 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 		if start >= 0 {
 			whole = whole[start+2:]
 		}
-		if c.last, err = parseCheckpoint(whole, v); err != nil {
+		if c.last, err = ParseCheckpoint(whole, v); err != nil {
 			return c, 0, fmt.Errorf("%w: the last checkpoint cannot be trusted: %w", ErrDamaged, err)
 		}
 		c.any = true
@@ -217,8 +211,8 @@ func lastCheckpoint(b []byte) []byte {
 
 // add signs next and appends it durably. After an error, size still excludes the bytes
 // of the failed attempt, and the next add cuts them off.
-func (c *checkpointFile) add(next checkpoint, k *Key) error {
-	b, err := next.sign(k)
+func (c *checkpointFile) add(next Mark, k *Key) error {
+	b, err := Beginning{Mark: next}.sign(k)
 	if err != nil {
 		return err
 	}
@@ -230,7 +224,7 @@ func (c *checkpointFile) add(next checkpoint, k *Key) error {
 	if err := cutBack(f, c.size); err != nil { // drops the bytes of an earlier failed attempt
 		return fmt.Errorf("writing a checkpoint: %w", err)
 	}
-	if _, err := f.Write(b); err != nil {
+	if _, err := f.Write(append(b, '\n')); err != nil {
 		return errors.Join(fmt.Errorf("writing a checkpoint: %w", err), cutBack(f, c.size))
 	}
 	if err := f.Sync(); err != nil {
@@ -241,7 +235,7 @@ func (c *checkpointFile) add(next checkpoint, k *Key) error {
 			return fmt.Errorf("bringing the checkpoints to the disk: %w", err)
 		}
 	}
-	c.size += int64(len(b))
+	c.size += int64(len(b) + 1)
 	c.last, c.any = next, true
 	return nil
 }

@@ -32,18 +32,14 @@ func genesis() (t tip) {
 // front. These members do not depend on the place in the chain, so a body is made
 // before any lock is taken.
 func appendBody(dst []byte, r *Record, now time.Time) body {
-	dst = append(dst, `,"time":"`...)
-	dst = appendTime(dst, now)
-	dst = append(dst, '"')
+	dst = append(appendTime(append(dst, `,"time":"`...), now), '"')
 	dst = appendText(dst, `,"kind":`, r.Kind)
 	dst = appendText(dst, `,"source":`, r.Source)
-	if r.Who != nil {
-		dst = appendPrincipal(dst, r.Who)
+	if r.Who.Valid() {
+		dst = principal.AppendQuoted(append(dst, `,"principal":`...), r.Who.Name(), principal.MaxName)
 	}
 	from := len(dst)
-	if r.Who != nil {
-		dst = appendFacts(dst, r.Who)
-	}
+	dst = appendFacts(dst, r.Who)
 	dst = appendOptional(dst, `,"session":`, r.Session)
 	to := len(dst)
 	dst = appendOptional(dst, `,"action":`, r.Action)
@@ -56,17 +52,9 @@ func appendBody(dst []byte, r *Record, now time.Time) body {
 	dst = appendOptional(dst, `,"reason":`, r.Reason)
 	dst = appendDetail(dst, r.Detail)
 	if r.Ref != 0 {
-		dst = append(dst, `,"ref":`...)
-		dst = strconv.AppendUint(dst, r.Ref, 10)
+		dst = strconv.AppendUint(append(dst, `,"ref":`...), r.Ref, 10)
 	}
 	return body{dst, from, to}
-}
-
-func appendPrincipal(dst []byte, who *principal.Principal) []byte {
-	if !who.Valid() {
-		return dst
-	}
-	return principal.AppendQuoted(append(dst, `,"principal":`...), who.Name(), principal.MaxName)
 }
 
 func appendFacts(dst []byte, who *principal.Principal) []byte {
@@ -147,23 +135,16 @@ func appendTime(dst []byte, t time.Time) []byte {
 const lineRest = len(`{"seq":`) + 20 + prevTail + hashTail + 1
 
 // appendLine appends the line of b as the successor of *t, and sets *t to the new
-// record. With a nil c the line has no reference to another record.
+// record.
 func appendLine(dst []byte, b body, t *tip, c *callers) []byte {
 	start := len(dst)
 	t.seq++
-	dst = append(dst, `{"seq":`...)
-	dst = strconv.AppendUint(dst, t.seq, 10)
-	if c == nil {
-		dst = append(dst, b.text...)
-	} else {
-		dst = c.appendReferring(dst, b, t.seq)
-	}
-	dst = append(dst, `,"prev":"`...)
-	dst = append(dst, t.hash[:]...)
+	dst = strconv.AppendUint(append(dst, `{"seq":`...), t.seq, 10)
+	dst = c.appendReferring(dst, b, t.seq)
+	dst = append(append(dst, prevMember...), t.hash[:]...)
 	dst = append(dst, '"')
 	sum := sha256.Sum256(dst[start:])
 	hex.Encode(t.hash[:], sum[:])
-	dst = append(dst, `,"hash":"`...)
-	dst = append(dst, t.hash[:]...)
+	dst = append(append(dst, hashMember...), t.hash[:]...)
 	return append(dst, "\"}\n"...)
 }

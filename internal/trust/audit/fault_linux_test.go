@@ -147,7 +147,7 @@ func TestLaterRecordsAreKeptUpToALimitAndTheRestIsCounted(t *testing.T) {
 		l.Later(&Record{Kind: Outcome, Source: "gate", Resource: "kept or counted"})
 	}
 	l.mu.Lock()
-	size := len(l.queue.next.bodies)
+	size := l.next.size
 	l.mu.Unlock()
 	if size > laterLimit {
 		t.Errorf("%d bytes wait", size)

@@ -56,7 +56,7 @@ func (l *Log) rest(tick time.Duration) time.Duration {
 	due := l.keepChecked()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alarm.ticking = l.broken == nil && (l.dirty || len(l.queue.next.items) > 0); l.alarm.ticking {
+	if l.alarm.ticking = l.broken == nil && (l.dirty || len(l.next.items) > 0); l.alarm.ticking {
 		return tick
 	}
 	return max(due, tick)
@@ -66,8 +66,8 @@ func (l *Log) rest(tick time.Duration) time.Duration {
 func (l *Log) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue.next.items) > 0 {
-		_ = l.settle(l.queue.next) // a failure is counted and kept in trouble
+	if len(l.next.items) > 0 {
+		_ = l.settle(l.next) // a failure is counted and kept in trouble
 	}
 }
 
@@ -82,7 +82,7 @@ func (l *Log) keepChecked() time.Duration {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
-	covered := l.o.Key == nil || l.tip.seq == l.checkpoints.last.seq
+	covered := l.o.Key == nil || l.tip.seq == l.checkpoints.last.Seq
 	l.mu.Unlock()
 	wait := time.Until(l.nextCheck)
 	switch {
@@ -125,15 +125,25 @@ func (l *Log) giveUp(err error) {
 	}
 }
 
+// secure syncs the log and covers it with a checkpoint.
+func (l *Log) secure() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if err := l.sync(); err != nil {
+		return err
+	}
+	return l.checkpoint()
+}
+
 // checkpoint syncs the log and writes a checkpoint of its tip. The caller holds syncMu.
 func (l *Log) checkpoint() error {
 	if l.o.Key == nil {
 		return nil
 	}
 	l.mu.Lock()
-	c := checkpoint{tip: l.tip, time: Stamp(l.o.Now())}
+	c := Mark{Seq: l.tip.seq, Hash: string(l.tip.hash[:]), Time: Stamp(l.o.Now())}
 	l.mu.Unlock()
-	if l.checkpoints.any && l.checkpoints.last.tip == c.tip {
+	if last := l.checkpoints.last; l.checkpoints.any && last.Seq == c.Seq && last.Hash == c.Hash {
 		return nil
 	}
 	if err := l.sync(); err != nil {
@@ -143,7 +153,7 @@ func (l *Log) checkpoint() error {
 		return err
 	}
 	if l.o.Checkpointed != nil {
-		l.o.Checkpointed(c.mark())
+		l.o.Checkpointed(c)
 	}
 	return nil
 }

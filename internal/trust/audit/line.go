@@ -51,7 +51,7 @@ func ParseLine(text []byte) (l Line, ok bool) {
 	if l.Seq, ok = parseHead(text); !ok {
 		return l, false
 	}
-	return l, isPlainObject(text)
+	return l, !bytes.ContainsAny(text, "\t\n\r") && jsontext.Value(text).IsValid()
 }
 
 // Intact reports whether the line's hash is that of its text.
@@ -68,15 +68,7 @@ func hexMember(text []byte, before, after string) ([]byte, bool) {
 		return nil, false
 	}
 	text, ok = bytes.CutSuffix(text, []byte(after))
-	if !ok || len(text) != hexLen {
-		return nil, false
-	}
-	for _, c := range text {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return nil, false
-		}
-	}
-	return text, true
+	return text, ok && len(text) == hexLen && len(bytes.Trim(text, "0123456789abcdef")) == 0
 }
 
 // parseHead reads `{"seq":N,"time":"…","kind":"…","source":"` and returns N.
@@ -84,18 +76,13 @@ func parseHead(text []byte) (seq uint64, ok bool) {
 	if text, ok = bytes.CutPrefix(text, []byte(`{"seq":`)); !ok {
 		return 0, false
 	}
-	digits, text, ok := bytes.Cut(text, []byte(`,"time":"`))
-	if !ok || len(digits) > 20 {
-		return 0, false
-	}
+	digits, text, _ := bytes.Cut(text, []byte(`,"time":"`))
 	seq, err := strconv.ParseUint(string(digits), 10, 64)
-	if err != nil || seq == 0 || digits[0] == '0' || digits[0] == '+' {
+	if err != nil || digits[0] == '0' {
 		return 0, false
 	}
-	if len(text) < len(timeShape) || !isTime(text[:len(timeShape)]) {
-		return 0, false
-	}
-	if text, ok = bytes.CutPrefix(text[len(timeShape):], []byte(`","kind":"`)); !ok {
+	stamp, text, ok := bytes.Cut(text, []byte(`","kind":"`))
+	if !ok || !isTime(stamp) {
 		return 0, false
 	}
 	return seq, bytes.HasPrefix(text[stringEnd(text):], []byte(`","source":"`))
@@ -118,19 +105,13 @@ func stringEnd(text []byte) int {
 const timeShape = "0000-00-00T00:00:00.000000Z"
 
 func isTime(b []byte) bool {
+	if len(b) != len(timeShape) {
+		return false
+	}
 	for i, c := range b {
 		if want := timeShape[i]; want == '0' && (c < '0' || c > '9') || want != '0' && c != want {
 			return false
 		}
 	}
 	return true
-}
-
-func isPlainObject(text []byte) bool {
-	for _, c := range text {
-		if c < ' ' {
-			return false
-		}
-	}
-	return jsontext.Value(text).IsValid()
 }

@@ -38,7 +38,7 @@ type Log struct {
 	mu      sync.Mutex
 	busy    bool // there is a leader
 	closed  bool
-	queue   queue
+	next    *group  // collects records
 	tip     tip     // the last record in the file
 	dirty   bool    // something was written since the last fsync
 	broken  error   // a failed fsync: final
@@ -69,9 +69,14 @@ type Log struct {
 // a failed write the next Append tries again, so that the log recovers when there is
 // space; after Close or a failed sync it does not.
 func (l *Log) Append(r *Record) (seq uint64, err error) {
-	var scratch [1024]byte
-	return l.appendAll(appendBody(scratch[:0], r, l.o.Now()))
+	return l.appendAll(l.body(r))
 }
+
+// body returns the body of the line of r.
+func (l *Log) body(r *Record) body { return appendBody(make([]byte, 0, 512), r, l.o.Now()) }
+
+// maxKept is the capacity up to which the buffer of a write is reused.
+const maxKept = 1 << 20
 
 // AppendGroup records rs one behind the other and returns the number of the
 // first. They are on the disk when it returns without an error, with either value of
@@ -81,7 +86,7 @@ func (l *Log) Append(r *Record) (seq uint64, err error) {
 func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	var bodies []body
 	for _, r := range rs {
-		bodies = append(bodies, appendBody(nil, r, l.o.Now()))
+		bodies = append(bodies, l.body(r))
 	}
 	if first, err = l.appendAll(bodies...); err != nil || l.o.Always || len(rs) == 0 {
 		return first, err
@@ -103,9 +108,9 @@ func (l *Log) appendAll(bodies ...body) (first uint64, err error) {
 	case len(bodies) == 0:
 		return 0, nil
 	}
-	g := l.queue.next
-	index := g.add(bodies[0], false)
-	for _, b := range bodies[1:] {
+	g := l.next
+	index := g.next()
+	for _, b := range bodies {
 		g.add(b, false)
 	}
 	if err := l.settle(g); err != nil {
@@ -119,51 +124,46 @@ func (l *Log) appendAll(bodies ...body) (first uint64, err error) {
 // be written r is kept, up to a limit; lost records are counted, and an event
 // reports the number. After Close, Later does nothing.
 func (l *Log) Later(r *Record) {
-	var scratch [1024]byte
-	body := appendBody(scratch[:0], r, l.o.Now())
+	body := l.body(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	if l.trouble.why != nil && len(l.queue.next.bodies)+len(body.text) > laterLimit {
+	if l.trouble.why != nil && l.next.size+len(body.text) > laterLimit {
 		l.trouble.lost++
 		return
 	}
-	l.queue.next.add(body, true)
+	l.next.add(body, true)
 	l.alarm.wake()
-	if l.trouble.why == nil && len(l.queue.next.bodies) > laterBytes {
-		_ = l.settle(l.queue.next) // a failure is counted and kept in trouble
+	if l.trouble.why == nil && l.next.size > laterBytes {
+		_ = l.settle(l.next) // a failure is counted and kept in trouble
 	}
 }
 
 // settle waits until g was written or has failed, and becomes the leader when there
 // is none. The caller holds mu.
 func (l *Log) settle(g *group) error {
-	g.users++
 	for !g.done {
 		if l.busy {
 			g.result.Wait()
 		} else {
-			l.lead() // g is l.queue.next: a group leaves that place only when it is led
+			l.lead() // g is l.next: a group leaves that place only when it is led
 		}
 	}
-	err := g.err
-	l.queue.leave(g)
-	return err
+	return g.err
 }
 
 // lead writes the collected group. The caller holds mu; lead releases it during the write.
 func (l *Log) lead() {
-	g, end := l.queue.next, l.tip
-	l.queue.collect(&l.mu)
-	l.busy = true
+	g, end := l.next, l.tip
+	l.next, l.busy = newGroup(&l.mu), true
 	refused, lost, err := l.trouble.refused, l.trouble.lost, l.broken
 	notices := l.trouble.notices(l.o.Now)
 	l.mu.Unlock()
 
 	first := end.seq + 1 + uint64(len(notices))
-	size := len(g.bodies) + len(g.items)*lineRest
+	size := g.size + len(g.items)*lineRest
 	for _, n := range notices {
 		size += len(n.text) + lineRest
 	}
@@ -187,10 +187,12 @@ func (l *Log) lead() {
 		l.dirty = l.dirty || size > 0 && !l.o.Always
 		l.trouble.over(l.o.Log, refused, lost, size > 0)
 	} else {
-		g.err = l.trouble.began(l.o.Log, g, l.queue.next, err)
+		g.err = l.trouble.began(l.o.Log, g, l.next, err)
 	}
 	l.alarm.wake()
-	l.queue.release(g)
+	g.done = true
+	g.result.Broadcast()
+	l.next.result.Signal() // an appender that waits for it leads it
 }
 
 // lines appends the lines of a write to out: the notices, then the group. *t is the tip
@@ -199,7 +201,9 @@ func lines(out []byte, notices []body, g *group, t *tip, c *callers) []byte {
 	for _, n := range notices {
 		out = appendLine(out, n, t, c)
 	}
-	g.each(func(b body, _ bool) { out = appendLine(out, b, t, c) })
+	for _, it := range g.items {
+		out = appendLine(out, it.body, t, c)
+	}
 	return out
 }
 
@@ -220,18 +224,18 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.closed = true
-	g := l.queue.next
+	g := l.next
 	g.add(event(l.o.Now(), Record{Action: "audit.stop"}), false)
 	err := l.settle(g)
 	l.mu.Unlock()
 
 	close(l.stop)
 	<-l.gone
+	if err == nil {
+		err = l.secure()
+	}
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
-	if err == nil {
-		err = errors.Join(l.sync(), l.checkpoint())
-	}
 	if l.seg.file != nil {
 		err = errors.Join(err, l.seg.file.Close())
 	}

@@ -36,21 +36,15 @@ func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
 	o.Log = o.Log.With("dir", dir)
 	l := &Log{dir: dir, o: o, lock: held, tip: genesis(), seg: segment{number: 1}}
-	l.queue.collect(&l.mu)
+	l.next = newGroup(&l.mu)
 	l.alarm.kick, l.stop, l.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	if err := l.recover(); err != nil {
+	if err = l.recover(); err == nil {
+		err = l.greet()
+	}
+	if err != nil {
 		if l.seg.file != nil {
 			l.seg.file.Close()
 		}
-		unlock(held)
-		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
-	}
-	l.mu.Lock()
-	_ = l.settle(l.queue.next) // a failure is kept in trouble, and the events wait
-	err = l.trouble.why
-	l.mu.Unlock()
-	if err != nil && !isSpace(err) {
-		l.seg.file.Close()
 		unlock(held)
 		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
 	}
@@ -76,17 +70,28 @@ func (l *Log) recover() error {
 		return err
 	}
 	if torn > 0 {
-		l.queue.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: torn, Reason: "the end was unfinished and was cut off"}), true)
+		l.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: torn, Reason: "the end was unfinished and was cut off"}), true)
 	}
 	if cutCheckpoint > 0 {
-		l.queue.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: cutCheckpoint, Reason: "the last checkpoint was unfinished and was cut off"}), true)
+		l.next.add(event(l.o.Now(), Record{Action: "audit.torn", Bytes: cutCheckpoint, Reason: "the last checkpoint was unfinished and was cut off"}), true)
 	}
 	reason := ""
 	if !clean {
 		reason = "the log was not closed before"
 	}
-	l.queue.next.add(event(l.o.Now(), Record{Action: "audit.start", Reason: reason}), true)
+	l.next.add(event(l.o.Now(), Record{Action: "audit.start", Reason: reason}), true)
 	return nil
+}
+
+// greet writes the events of the start. If there is no space, they wait.
+func (l *Log) greet() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.settle(l.next) // a failure is kept in trouble
+	if isSpace(l.trouble.why) {
+		return nil
+	}
+	return l.trouble.why
 }
 
 // compare compares the tip with the newest checkpoint. signed means that a log with
@@ -98,10 +103,10 @@ func compare(t tip, c checkpointFile, signed bool) error {
 		return fmt.Errorf("%w: there are records but no checkpoint", ErrDamaged)
 	case !c.any:
 		return nil
-	case last.seq > t.seq:
-		return fmt.Errorf("%w: it ends with record %d, but a checkpoint of %s covers %d records", ErrDamaged, t.seq, last.time, last.seq)
-	case last.seq == t.seq && last.hash != t.hash:
-		return fmt.Errorf("%w: record %d differs from the one that the checkpoint of %s covers", ErrDamaged, last.seq, last.time)
+	case last.Seq > t.seq:
+		return fmt.Errorf("%w: it ends with record %d, but a checkpoint of %s covers %d records", ErrDamaged, t.seq, last.Time, last.Seq)
+	case last.Seq == t.seq && last.Hash != string(t.hash[:]):
+		return fmt.Errorf("%w: record %d differs from the one that the checkpoint of %s covers", ErrDamaged, last.Seq, last.Time)
 	}
 	return nil
 }
@@ -118,7 +123,7 @@ func (l *Log) findTip() (clean bool, torn int64, err error) {
 	if n := lacks(append(numbers, number+1), begin.Segment+1); n > 0 {
 		return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(SegmentPath(l.dir, n)))
 	}
-	last, size, torn, err := openLast(l.dir, number, l.checkpoints.last.seq)
+	last, size, torn, err := openLast(l.dir, number, l.checkpoints.last.Seq)
 	if err != nil {
 		return false, 0, err
 	}
@@ -182,7 +187,7 @@ func lastOf(dir string, number int) (tip, error) {
 
 // lastTextOf returns the last line of a closed segment, which must have one.
 func lastTextOf(dir string, number int) ([]byte, error) {
-	f, err := openSegment(dir, number)
+	f, err := os.OpenFile(SegmentPath(dir, number), os.O_RDONLY|NoFollow, 0)
 	if err != nil {
 		return nil, err
 	}

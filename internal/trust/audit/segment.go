@@ -60,10 +60,6 @@ func lacks(ns []int, first int) int {
 	return 0
 }
 
-func openSegment(dir string, n int) (*os.File, error) {
-	return os.OpenFile(SegmentPath(dir, n), os.O_RDONLY|NoFollow, 0)
-}
-
 // lastLine returns the last line of the first end bytes of r, which end with a
 // newline; nil: there is none. A line longer than MaxLine is ErrDamaged.
 func lastLine(r io.ReaderAt, end int64) ([]byte, error) {

@@ -53,10 +53,7 @@ func (l *Log) ready(more int64) error {
 		return err
 	}
 	if !l.signed {
-		l.syncMu.Lock()
-		err := l.checkpoint()
-		l.syncMu.Unlock()
-		if err != nil {
+		if err := l.secure(); err != nil {
 			return err
 		}
 		l.signed = true
@@ -73,13 +70,7 @@ func (l *Log) ready(more int64) error {
 // rotate syncs the segment, covers it with a checkpoint, and opens the next segment in
 // its place. A failure leaves the segment open.
 func (l *Log) rotate() error {
-	l.syncMu.Lock()
-	err := l.sync()
-	if err == nil {
-		err = l.checkpoint()
-	}
-	l.syncMu.Unlock()
-	if err != nil {
+	if err := l.secure(); err != nil {
 		return fmt.Errorf("closing an audit segment: %w", err)
 	}
 	if err := l.goOn(l.seg.number + 1); err != nil {

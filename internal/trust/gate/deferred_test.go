@@ -45,7 +45,7 @@ func TestADeferredActRecordsItself(t *testing.T) {
 	if _, err := g.Enter(call(owner, "shut").Deferred()); refusalOf(t, err).Code != CodeDenied {
 		t.Errorf("%v", err)
 	}
-	if n := g.Refused(); n["policy"] != 1 || n["limit"] != 1 || n["rate"] != 0 || n["turned"] != 1 {
+	if n := g.Refusals(); n.Policy.Load() != 1 || n.Limit.Load() != 1 || n.Rate.Load() != 0 || n.Turned.Load() != 1 {
 		t.Errorf("counted: %v", n)
 	}
 	got := records(t, b)

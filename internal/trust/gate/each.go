@@ -19,7 +19,7 @@ var ErrNone = errors.New("policy allows the act on none of its servers")
 // The act is recorded with the number and the names of the allowed servers, which
 // Pass.Servers returns in the same order. A denied server is not recorded here. If policy
 // allows no server, the error is ErrNone.
-func (g *Gate) enterEach(a Act) (p Pass, err error) {
+func (g *Gate) enterEach(a Act) (Pass, error) {
 	set := g.policy.Load()
 	var allowed, rules []string
 	for _, a.Server = range a.Each {
@@ -38,12 +38,8 @@ func (g *Gate) enterEach(a Act) (p Pass, err error) {
 	if l := g.charge(used, &a); l.rule != "" {
 		return Pass{}, g.refuse(a, l, 0)
 	}
-	p = Pass{gate: g, act: a, servers: allowed, used: used, rule: strings.Join(rules, " ")}
+	p := Pass{gate: g, act: a, servers: allowed, used: used, rule: strings.Join(rules, " ")}
 	r := p.allowed()
 	r.Detail = []audit.Field{{Name: "servers", Value: strings.Join(allowed, " ")}}
-	if p.Ref, err = g.log.Append(&r); err != nil {
-		used.leave(&a)
-		return Pass{}, unrecorded(a, p.rule, err)
-	}
-	return p, nil
+	return p.recorded(r)
 }

@@ -112,34 +112,27 @@ type Gate struct {
 	limits   Limits
 	accounts sync.Map             // key of accountOf -> *account
 	clock    func() time.Duration // monotonic time since the gate was made
-	refusals [len(classes)]atomic.Uint64
+	refusals Refusals
 }
 
-// classes are the kinds of refusal that are counted.
-var classes = [...]string{"policy", "rate", "limit", "turned"}
+// Refusals are the numbers of refusals since the start.
+type Refusals struct {
+	Policy, Rate, Limit atomic.Uint64
+	Turned              atomic.Uint64 // deferred acts that their server refused after Enter
+}
 
-// turned is the class of deferred acts that their server refused after Enter.
-const turned = 3
-
-func classOf(code int) int {
+func (r *Refusals) of(code int) *atomic.Uint64 {
 	switch code {
 	case CodeRate:
-		return 1
+		return &r.Rate
 	case CodeUnavailable:
-		return 2
+		return &r.Limit
 	}
-	return 0
+	return &r.Policy
 }
 
-// Refused returns the number of refusals since the start, by class: policy, rate, limit,
-// or turned for a deferred act that its server refused after Enter.
-func (g *Gate) Refused() map[string]uint64 {
-	out := make(map[string]uint64, len(classes))
-	for i, c := range classes {
-		out[c] = g.refusals[i].Load()
-	}
-	return out
-}
+// Refusals returns the counters of refusals, which continue to count.
+func (g *Gate) Refusals() *Refusals { return &g.refusals }
 
 // New makes a gate.
 func New(set *policy.Set, log *audit.Log, limits Limits) *Gate {
@@ -192,12 +185,7 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 	if err != nil || a.deferred {
 		return p, err
 	}
-	r := p.allowed()
-	if p.Ref, err = g.log.Append(&r); err != nil {
-		p.used.leave(&p.act)
-		return Pass{}, unrecorded(a, p.rule, err)
-	}
-	return p, nil
+	return p.recorded(p.allowed())
 }
 
 // decide applies policy, approval and limits in the order of Enter, and records a

@@ -74,8 +74,9 @@ type account struct {
 	due     atomic.Int64 // see withinRate
 	calls   atomic.Int32
 	streams atomic.Int32
-	limits  *Limits // set before the account is shared
-	_       [40]byte
+	others  atomic.Int32 // without a limit
+	limits  *Limits      // set before the account is shared
+	_       [32]byte
 }
 
 // accountOf returns the account that an act is charged to. An account lives as long as
@@ -97,16 +98,16 @@ func (g *Gate) accountOf(a *Act) *account {
 	return v.(*account)
 }
 
-// place returns the counter of acts of kind k that are under way; nil: such acts are
-// bounded elsewhere, or too short to count.
-func (c *account) place(k Kind) *atomic.Int32 {
+// place returns the counter of acts of kind k that are under way, its limit, and the rule
+// of that. Acts without a limit are bounded elsewhere, or too short to bound.
+func (c *account) place(k Kind) (count *atomic.Int32, most int, rule string) {
 	switch k {
 	case Call:
-		return &c.calls
+		return &c.calls, c.limits.Calls, RuleCalls
 	case Stream:
-		return &c.streams
+		return &c.streams, c.limits.Streams, RuleStreams
 	}
-	return nil
+	return &c.others, 0, ""
 }
 
 // limit is the reason of a refusal. The zero value means that the act is admitted.
@@ -133,8 +134,9 @@ func (g *Gate) charge(c *account, a *Act) limit {
 			return l
 		}
 		a.With.paid = true
-	} else if place := c.place(a.Kind); place != nil && a.With.open == 0 {
-		place.Add(1)
+	} else if a.With.open == 0 {
+		count, _, _ := c.place(a.Kind)
+		count.Add(1)
 	}
 	a.With.open++
 	return limit{}
@@ -148,28 +150,22 @@ func (c *account) leave(a *Act) {
 			return
 		}
 	}
-	if place := c.place(a.Kind); place != nil {
-		place.Add(-1)
-	}
+	count, _, _ := c.place(a.Kind)
+	count.Add(-1)
 }
 
 // admit checks the number of simultaneous acts before the rate, so that an act refused
 // for that number does not count for the rate.
 func (g *Gate) admit(c *account, k Kind) limit {
-	place, most, rule := c.place(k), c.limits.Calls, RuleCalls
-	if k == Stream {
-		most, rule = c.limits.Streams, RuleStreams
-	}
-	if place != nil && !occupy(place, most) {
+	count, most, rule := c.place(k)
+	if !occupy(count, most) {
 		return limit{rule: rule, code: CodeUnavailable, wait: capWait}
 	}
 	wait := g.withinRate(c)
 	if wait == 0 {
 		return limit{}
 	}
-	if place != nil {
-		place.Add(-1)
-	}
+	count.Add(-1)
 	return limit{rule: RuleRate, code: CodeRate, wait: wait}
 }
 

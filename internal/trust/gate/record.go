@@ -60,6 +60,15 @@ func (p *Pass) allowed() audit.Record {
 	return r
 }
 
+// recorded records the decision of Enter. After an error the charge has ended.
+func (p Pass) recorded(r audit.Record) (_ Pass, err error) {
+	if p.Ref, err = p.gate.log.Append(&r); err != nil {
+		p.used.leave(&p.act)
+		return Pass{}, unrecorded(p.act, p.rule, err)
+	}
+	return p, nil
+}
+
 // Recorded reports whether a record of the deferred act was made.
 func (p Pass) Recorded() bool { return p.made != nil && p.made.recorded.Load() }
 
@@ -77,7 +86,7 @@ func (p Pass) Refuse(rule string, code int, detail ...audit.Field) *Refusal {
 	if p.made == nil {
 		return p.gate.refuse(p.act, limit{rule: rule, code: code, wait: waitFor(code)}, p.Ref)
 	}
-	p.gate.refusals[turned].Add(1)
+	p.gate.refusals.Turned.Add(1)
 	r := p.Line(detail...)
 	r.Decision, r.Rule = audit.Deny, rule
 	ref, err := p.gate.write(r)
@@ -94,7 +103,7 @@ func waitFor(code int) time.Duration {
 
 // refuse records a refusal; ref is the seq of the decision that let the act begin, or 0.
 func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
-	g.refusals[classOf(l.code)].Add(1)
+	g.refusals.of(l.code).Add(1)
 	r := record(&a, resource(a))
 	r.Kind, r.Decision, r.Rule, r.Bytes, r.Ref = audit.Decision, audit.Deny, l.rule, a.Bytes, ref
 	seq, err := g.log.Append(&r)

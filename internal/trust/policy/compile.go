@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
@@ -55,9 +54,9 @@ func (o Options) own() ([]*rule, []Problem) {
 // whole, which does not show the grades of the facts.
 func (r *rule) unfounded(file string) (found []Problem) {
 	say := func(text string) {
-		p := Problem{File: file, Line: r.line, Text: text}
-		if !strings.HasPrefix(r.name, r.at) {
-			p.Key = Clip(r.name)
+		p := Problem{File: file, Line: r.syntax.Position.Line, Text: text}
+		if id, given := Annotation(r.syntax, "id"); given {
+			p.Key = Clip(id)
 		}
 		if !slices.Contains(found, p) {
 			found = append(found, p)
@@ -77,25 +76,10 @@ func (r *rule) unfounded(file string) (found []Problem) {
 	return found
 }
 
-// Statement is one rule as it was read.
-type Statement struct {
-	Name, At string // At: FILE:LINE; empty for a rule that is in no file
-	Line     int
-	Facts    []string // names of the facts that it reads
-	Args     bool     // it reads arguments
-	Syntax   *ast.Policy
-}
-
-// Statements returns the rules of the operator's file, and the rules compiled from the
-// servers' own lists.
-func (o Options) Statements() (own, lists []Statement) {
-	rules, _ := o.own()
-	return statements(rules), statements(compileLists(o.Servers))
-}
-
-func statements(rules []*rule) (all []Statement) {
-	for _, r := range rules {
-		all = append(all, Statement{r.name, r.at, r.line, r.facts, r.args != nil, r.syntax})
+// ListRules returns the rules that the servers' own lists are compiled to.
+func ListRules(servers map[string]ServerRules) (all []*ast.Policy) {
+	for _, r := range compileLists(servers) {
+		all = append(all, r.syntax)
 	}
 	return all
 }
@@ -107,14 +91,8 @@ func Default() []byte { return bytes.Clone(defaultText) }
 // decision. The operator's permits come first and the operator's forbids last, because
 // a forbid that the operator cannot change is the stronger reason.
 func inOrder(own, builtin, lists []*rule) []*rule {
-	var permits, forbids []*rule
-	for _, r := range own {
-		if r.permit {
-			permits = append(permits, r)
-		} else {
-			forbids = append(forbids, r)
-		}
-	}
+	permits := slices.DeleteFunc(slices.Clone(own), func(r *rule) bool { return !r.permit })
+	forbids := slices.DeleteFunc(slices.Clone(own), func(r *rule) bool { return r.permit })
 	return slices.Concat(permits, builtin, lists, forbids)
 }
 

@@ -138,10 +138,6 @@ when { context.args.a == 1 && resource.name == "x" } unless { context.attested.u
 	if r.args == nil || r.args.all || strings.Join(r.args.names, " ") != "a b" || strings.Join(r.facts, " ") != "uid gid" {
 		t.Errorf("it reads the facts %v and the arguments %+v", r.facts, r.args)
 	}
-	own, _ := Options{File: "p.cedar", Text: []byte(`forbid (principal, action, resource) when { context.args.a == 1 }; forbid (principal, action, resource);`)}.Statements()
-	if len(own) != 2 || !own[0].Args || own[1].Args {
-		t.Errorf("as statements: %+v", own)
-	}
 }
 
 // TestTheFirstRuleInOrderIsNamed verifies which of several matching rules a decision names:

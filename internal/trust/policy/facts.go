@@ -68,26 +68,23 @@ func (s *Set) contextOf(p *principal.Principal, confirmed bool) types.Record {
 
 // Value converts the text of a fact to a Cedar value; nil: the text is not of its form.
 func (f Fact) Value(s string) types.Value {
-	switch f.Form {
-	case FormNumber:
-		return long(s)
-	case FormTexts, FormNumbers:
-		var all []types.Value
-		for _, part := range strings.Split(s, f.Sep) {
-			part = strings.TrimSpace(part)
-			switch {
-			case part == "":
-			case f.Form == FormTexts:
-				all = append(all, types.String(part))
-			case long(part) == nil:
-				return nil
-			default:
-				all = append(all, long(part))
-			}
-		}
-		return types.NewSet(all...)
+	one := func(s string) types.Value { return types.String(s) }
+	if f.Form == FormNumber || f.Form == FormNumbers {
+		one = long
 	}
-	return types.String(s)
+	if f.Form != FormTexts && f.Form != FormNumbers {
+		return one(s)
+	}
+	var all []types.Value
+	for part := range strings.SplitSeq(s, f.Sep) {
+		if part = strings.TrimSpace(part); part != "" {
+			all = append(all, one(part))
+		}
+	}
+	if slices.Contains(all, nil) {
+		return nil
+	}
+	return types.NewSet(all...)
 }
 
 func long(s string) types.Value {

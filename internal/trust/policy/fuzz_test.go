@@ -143,7 +143,7 @@ func oracle(s *Set, q Request) (allow, known bool) {
 	permit, forbid := false, false
 	for _, resource := range w.resources {
 		for id, r := range s.rules {
-			d, diag := cedar.Authorize(cedar.PolicyMap{id: r.whole}, w, w.request(resource.UID, context))
+			d, diag := cedar.Authorize(cedar.PolicyMap{id: r.whole}, w.entities, cedar.Request{Principal: w.principal, Action: w.action, Resource: resource, Context: context})
 			permit = permit || d == cedar.Allow
 			forbid = forbid || !r.permit && len(diag.Reasons)+len(diag.Errors) > 0
 		}

@@ -17,7 +17,6 @@ import (
 type rule struct {
 	name, reason, at string
 	asks             string // of a permit with @ask, the reason; otherwise empty
-	line             int
 	permit           bool
 	order            int // index in the order of inOrder
 	syntax           *ast.Policy
@@ -36,14 +35,12 @@ type rule struct {
 
 // newRule compiles a statement. reason is the default for a statement without @reason.
 func newRule(name, at, reason string, p *ast.Policy) *rule {
-	r := &rule{name: name, at: at, line: p.Position.Line, reason: reason, permit: p.Effect == ast.EffectPermit, syntax: p}
-	for _, a := range p.Annotations {
-		switch {
-		case a.Key == "reason":
-			r.reason = string(a.Value)
-		case a.Key == "ask" && r.permit:
-			r.asks = cmp.Or(string(a.Value), "a rule requires approval")
-		}
+	r := &rule{name: name, at: at, reason: reason, permit: p.Effect == ast.EffectPermit, syntax: p}
+	if given, ok := Annotation(p, "reason"); ok {
+		r.reason = given
+	}
+	if given, ok := Annotation(p, "ask"); ok && r.permit {
+		r.asks = cmp.Or(given, "a rule requires approval")
 	}
 	r.whole = cedar.NewPolicyFromAST((*publicPolicy)(p))
 	r.readHead(p)
@@ -133,16 +130,10 @@ func (r *rule) denied(blind bool) Decision {
 	return d
 }
 
-// statement returns one form of a rule: whole or ahead.
-type statement func(*rule) *cedar.Policy
-
-func whole(r *rule) *cedar.Policy { return r.whole }
-func ahead(r *rule) *cedar.Policy { return r.ahead }
-
 // ballot is a set of rules, all in one form, for an evaluation by Cedar.
 type ballot struct {
 	rules []*rule
-	form  statement
+	form  func(*rule) *cedar.Policy // whole or ahead
 }
 
 // All implements cedar.PolicyIterator.
@@ -178,7 +169,7 @@ func (o outcome) allowed() Decision {
 // here; a permit that cannot be evaluated does not apply.
 func (s *Set) ask(rules []*rule, w *world, context types.Record) (o outcome) {
 	for _, resource := range w.resources {
-		_, diag := cedar.Authorize(ballot{rules, whole}, w, w.request(resource.UID, context))
+		diag := w.authorize(ballot{rules, func(r *rule) *cedar.Policy { return r.whole }}, resource, context)
 		for _, e := range diag.Errors {
 			if r := s.rules[e.PolicyID]; !r.permit && r.before(o.forbid) {
 				o.forbid, o.blind = r, true

@@ -56,7 +56,7 @@ func (s *Set) judge(q Request) *verdict {
 	var plain, about []*rule
 	for _, r := range s.rulesFor(q.Server) {
 		switch {
-		case !r.mayApply(&w.caller, w.actionName()):
+		case !r.mayApply(&w.caller, string(w.action.ID)):
 		case q.Action == AgentDelegate && r.permit && r.action != AgentDelegate: // see AgentDelegate
 		case r.args != nil && HasArguments(q.Action):
 			about = append(about, r)
@@ -90,7 +90,7 @@ func (s *Set) settle(v *verdict, w *world, rules []*rule, q Request) {
 // leaveOpen adds the rules about arguments that can still apply. A forbid that cannot be
 // evaluated up to its first clause about arguments denies at once.
 func (s *Set) leaveOpen(v *verdict, w *world, about []*rule) {
-	_, diag := cedar.Authorize(ballot{about, ahead}, w, w.request(w.resources[0].UID, w.context))
+	diag := w.authorize(ballot{about, func(r *rule) *cedar.Policy { return r.ahead }}, w.resources[0], w.context)
 	for _, e := range diag.Errors {
 		if r := s.rules[e.PolicyID]; !r.permit && !v.denied {
 			v.plain, v.denied = r.denied(true), true

@@ -130,42 +130,35 @@ func (a actions) entity(name string) types.Entity {
 // world holds the entities and the context that the rules of one request are evaluated with.
 type world struct {
 	caller    caller
-	principal types.Entity
-	action    types.Entity
-	resources []types.Entity // one, or two if the name may mean either
-	context   types.Record   // without arguments
+	entities  types.EntityMap
+	principal types.EntityUID
+	action    types.EntityUID
+	resources []types.EntityUID // one, or two if the name may mean either
+	context   types.Record      // without arguments
 }
 
 // world makes the entities and the context of q.
 func (s *Set) world(q Request) *world {
-	w := &world{caller: s.caller(q.Who), action: s.actions.entity(q.Action), resources: s.resources(q)}
-	w.principal = w.caller.entity()
+	w := &world{caller: s.caller(q.Who), entities: types.EntityMap{}}
+	w.principal, w.action = w.add(w.caller.entity()), w.add(s.actions.entity(q.Action))
+	for _, resource := range s.resources(q) {
+		w.resources = append(w.resources, w.add(resource))
+	}
 	if len(s.facts) > 0 {
 		w.context = s.contextOf(q.Who, q.Confirmed)
 	}
 	return w
 }
 
-func (w *world) actionName() string { return string(w.action.UID.ID) }
-
-// Get implements types.EntityGetter.
-func (w *world) Get(uid types.EntityUID) (types.Entity, bool) {
-	switch uid {
-	case w.principal.UID:
-		return w.principal, true
-	case w.action.UID:
-		return w.action, true
-	}
-	for _, r := range w.resources {
-		if uid == r.UID {
-			return r, true
-		}
-	}
-	return types.Entity{}, false
+func (w *world) add(e types.Entity) types.EntityUID {
+	w.entities[e.UID] = e
+	return e.UID
 }
 
-func (w *world) request(resource types.EntityUID, context types.Record) cedar.Request {
-	return cedar.Request{Principal: w.principal.UID, Action: w.action.UID, Resource: resource, Context: context}
+// authorize evaluates rules with Cedar.
+func (w *world) authorize(b ballot, resource types.EntityUID, context types.Record) cedar.Diagnostic {
+	_, diag := cedar.Authorize(b, w.entities, cedar.Request{Principal: w.principal, Action: w.action, Resource: resource, Context: context})
+	return diag
 }
 
 // resources returns the resource of q. The name of a completion may be that of a prompt

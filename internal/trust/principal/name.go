@@ -41,9 +41,7 @@ func Token(name string) string { return KindToken + ":" + name }
 
 // Loopback returns the name of the unauthenticated loopback caller whose socket
 // uid owns.
-func Loopback(uid uint32) string {
-	return KindLoopback + ":uid=" + strconv.FormatUint(uint64(uid), 10)
-}
+func Loopback(uid uint32) string { return KindLoopback + ":uid=" + strconv.FormatUint(uint64(uid), 10) }
 
 // OAuth returns the name of the subject of an access token of issuer, an http or https URL
 // without a fragment. The subject is any printable text of at most 255 bytes.
@@ -96,15 +94,10 @@ func isIssuer(s string) bool {
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
 }
 
+// isWord reports whether s has only ASCII letters, digits and the characters of also.
 func isWord(s, also string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alnum && strings.IndexByte(also, c) < 0 {
-			return false
-		}
-	}
-	return s != ""
+	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return s != "" && strings.Trim(s, alphanumeric+also) == ""
 }
 
 // isPrintable refuses control characters and invisible characters (bidirectional,

@@ -44,12 +44,7 @@ func Printable(r rune) bool {
 
 // AllPrintable reports whether s is UTF-8 and each of its characters printable.
 func AllPrintable(s string) bool {
-	for i, r := range s {
-		if !Printable(r) || r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD") {
-			return false
-		}
-	}
-	return true
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !Printable(r) })
 }
 
 // Cut returns the beginning of s, at most most bytes, without an incomplete character at its end.

@@ -5,8 +5,6 @@ package wire
 
 import (
 	"bytes"
-	"encoding/binary"
-	"hash/maphash"
 	"unicode"
 	"unicode/utf8"
 
@@ -15,11 +13,9 @@ import (
 
 // key is one object key that the scanner remembers until its object closes.
 type key struct {
-	at   int32  // its offset, for the error
-	off  int32  // offset of its text: in scanner.b, or if negative ^off in scanner.decoded
-	n    int32  // length of its text
-	wide bool   // not pure ASCII
-	head uint64 // first eight bytes of its text, zero-padded
+	at  int32 // its offset, for the error
+	off int32 // offset of its text: in scanner.b, or if negative ^off in scanner.decoded
+	n   int32 // length of its text
 }
 
 func (s *scanner) keyText(k *key) []byte {
@@ -32,19 +28,19 @@ func (s *scanner) keyText(k *key) []byte {
 // remember returns the field of the key between start and end at level lv. Known keys
 // set their bits in seen; all others are kept for distinct. false: the scan has failed.
 func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64) (field, bool) {
-	k := key{at: int32(start), off: int32(start), n: int32(end - start), wide: kind&hasWide != 0}
-	text := s.b[start:end]
+	k := key{at: int32(start), off: int32(start), n: int32(end - start)}
+	text, wide := s.b[start:end], kind&hasWide != 0 // wide: not pure ASCII
 	if kind&hasEscape != 0 {
 		k.off = ^int32(len(s.decoded))
 		s.decoded, _ = jsontext.AppendUnquote(s.decoded, s.b[start-1:end+1]) // text has accepted it
 		text = s.decoded[^k.off:]
-		k.n, k.wide = int32(len(text)), !isASCII(text)
+		k.n, wide = int32(len(text)), utf8.RuneCount(text) != len(text)
 	}
-	if mayBeQuestions(k.n, k.wide) && isQuestions(text) {
+	if mayBeQuestions(k.n, wide) && isQuestions(text) {
 		s.questions = true
 	}
 	if lv > levelBatch {
-		f, variant := vocabularies[lv].find(text, k.wide)
+		f, variant := vocabularies[lv].find(text, wide)
 		if f != fieldNone {
 			if *seen>>f&1 != 0 {
 				s.fail(start, reasonDuplicate)
@@ -64,7 +60,6 @@ func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64
 		s.fail(start, reasonMembers)
 		return fieldNone, false
 	}
-	k.head = head(text)
 	s.keys = append(s.keys, k)
 	return fieldNone, true
 }
@@ -75,49 +70,26 @@ func mayBeQuestions(n int32, wide bool) bool {
 	return wide || n == int32(len(Elicitations)) || n == int32(len(InputRequests)) || n == int32(len(InputRequests)+1)
 }
 
-// head returns the first eight bytes of text as a number, padded with zeros.
-func head(text []byte) uint64 {
-	if len(text) >= 8 {
-		return binary.LittleEndian.Uint64(text)
-	}
-	var h uint64
-	for i, c := range text {
-		h |= uint64(c) << (8 * i)
-	}
-	return h
-}
-
-func isASCII(text []byte) bool {
-	for _, c := range text {
-		if c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
 // hasControl reports whether text has a character of Unicode's class Cc: U+0000 to
-// U+001F, U+007F to U+009F. The text is valid UTF-8. kind is that of its raw form; if it
-// is 0, DEL is the only possible one.
+// U+001F, U+007F to U+009F. kind is that of its raw form; if it is 0, DEL is the only
+// possible one.
 func hasControl(text []byte, kind textKind) bool {
 	if kind == 0 {
 		return bytes.IndexByte(text, 0x7F) >= 0
 	}
-	for i, c := range text {
-		if c < ' ' || c == 0x7F || c == 0xC2 && text[i+1] < 0xA0 {
-			return true
-		}
-	}
-	return false
+	return bytes.IndexFunc(text, unicode.IsControl) >= 0
 }
+
+// maxPairs is the number of keys up to which all pairs are compared, without an allocation.
+const maxPairs = 32
 
 // distinct checks the keys of one object against each other: none may repeat,
 // and at the protocol levels none may equal another under case folding. In small
-// objects all pairs are compared; larger ones use a hash table, so that
+// objects all pairs are compared; larger ones use a map, so that
 // the time is linear in the length of the text.
 func (s *scanner) distinct(keys []key, lv level) bool {
-	if len(keys) > 16 {
-		return s.distinctByHash(keys, lv)
+	if len(keys) > maxPairs {
+		return s.distinctByMap(keys, lv)
 	}
 	for i := 1; i < len(keys); i++ {
 		for j := range i {
@@ -131,16 +103,10 @@ func (s *scanner) distinct(keys []key, lv level) bool {
 
 // clash reports whether two keys must not occur in one object of level lv.
 func (s *scanner) clash(a, b *key, lv level) bool {
-	const lower = 0x20 * ones
-	switch {
-	case lv > levelBatch && (a.wide || b.wide):
+	if lv > levelBatch {
 		return bytes.EqualFold(s.keyText(a), s.keyText(b))
-	case a.n != b.n:
-		return false
-	case lv > levelBatch:
-		return a.head|lower == b.head|lower && bytes.EqualFold(s.keyText(a), s.keyText(b))
 	}
-	return a.head == b.head && (a.n <= 8 || bytes.Equal(s.keyText(a), s.keyText(b)))
+	return bytes.Equal(s.keyText(a), s.keyText(b))
 }
 
 // reportClash notes a clash; false: it ends the scan.
@@ -153,43 +119,23 @@ func (s *scanner) reportClash(later, earlier *key) bool {
 	return true
 }
 
-// distinctByHash is distinct with an open-addressed table that is at most half
-// full. Its hash is seeded, so that a sender cannot choose keys that collide.
-func (s *scanner) distinctByHash(keys []key, lv level) bool {
-	size := 64
-	for size < 2*len(keys) {
-		size *= 2
-	}
-	if cap(s.table) < size {
-		s.table = make([]uint32, size)
-	}
-	table := s.table[:size]
-	clear(table)
+// distinctByMap is distinct with a map of the keys, folded where keys may not be equal
+// under folding. Its hash is seeded, so that a sender cannot choose keys that collide.
+func (s *scanner) distinctByMap(keys []key, lv level) bool {
+	first := make(map[string]*key, len(keys))
 	for i := range keys {
-		slot := s.hash(&keys[i], lv) & uint64(size-1)
-		clash := false
-		for ; table[slot] != 0 && !clash; slot = (slot + 1) & uint64(size-1) {
-			other := &keys[table[slot]-1]
-			clash = s.clash(&keys[i], other, lv)
-			if clash && !s.reportClash(&keys[i], other) {
-				return false
-			}
+		text := s.keyText(&keys[i])
+		if lv > levelBatch {
+			s.folded = appendFolded(s.folded[:0], text)
+			text = s.folded
 		}
-		if !clash { // a key that clashes is left out, since such keys would form one long chain
-			table[slot] = uint32(i + 1)
+		if earlier := first[string(text)]; earlier == nil {
+			first[string(text)] = &keys[i]
+		} else if !s.reportClash(&keys[i], earlier) {
+			return false
 		}
 	}
 	return true
-}
-
-// hash returns a hash of the key that is equal for keys that clash.
-func (s *scanner) hash(k *key, lv level) uint64 {
-	text := s.keyText(k)
-	if lv > levelBatch {
-		s.folded = appendFolded(s.folded[:0], text)
-		text = s.folded
-	}
-	return maphash.Bytes(s.seed, text)
 }
 
 // appendFolded appends a form of text that is the same for all texts that are equal in

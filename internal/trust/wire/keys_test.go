@@ -3,7 +3,6 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -136,7 +135,7 @@ func TestScannersThatGrewAreNotKept(t *testing.T) {
 		keys, decoded, folded int
 		kept                  bool
 	}{{64, 0, 0, true}, {keep, keep, keep, true}, {keep + 1, 0, 0, false}, {0, keep + 1, 0, false}, {0, 0, keep + 1, false}} {
-		s := &scanner{seed: maphash.MakeSeed(), b: []byte("x"), keys: make([]key, 0, c.keys), decoded: make([]byte, 0, c.decoded), folded: make([]byte, 0, c.folded)}
+		s := &scanner{b: []byte("x"), keys: make([]key, 0, c.keys), decoded: make([]byte, 0, c.decoded), folded: make([]byte, 0, c.folded)}
 		if s.release(); (s.b == nil) != c.kept {
 			t.Errorf("%+v: cleared %v", c, s.b == nil)
 		}

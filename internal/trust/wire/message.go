@@ -4,6 +4,7 @@ package wire
 // 2.0, and its parts are the received bytes.
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 )
@@ -237,19 +238,11 @@ func IsNotification(method string) bool { return strings.HasPrefix(method, "noti
 // isInteger reports whether raw is an integer that every decoder preserves: no
 // fraction, no exponent, no leading zero, no -0.
 func isInteger(raw []byte) bool {
-	digits := raw
-	if len(digits) > 0 && digits[0] == '-' {
-		digits = digits[1:]
-	}
+	digits := bytes.TrimPrefix(raw, []byte("-"))
 	if len(digits) == 0 || digits[0] == '0' && len(raw) > 1 {
 		return false
 	}
-	for _, c := range digits {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	return len(bytes.Trim(digits, "0123456789")) == 0
 }
 
 // textEquals reports whether raw is the JSON string s, escaped or not.

@@ -4,7 +4,6 @@ package wire
 // limits, read in one pass.
 
 import (
-	"hash/maphash"
 	"math"
 	"sync"
 )
@@ -43,16 +42,14 @@ type scanner struct {
 	questions bool             // a key so far is one that HoldsQuestions reports
 	onElement func(start int)  // called behind each element of a batch
 
-	keys    []key    // keys of all open objects, innermost last
-	decoded []byte   // unescaped text of those keys that have escapes
-	table   []uint32 // index for objects too large for comparison in pairs
-	folded  []byte   // one folded key
-	seed    maphash.Seed
+	keys    []key  // keys of all open objects, innermost last
+	decoded []byte // unescaped text of those keys that have escapes
+	folded  []byte // one folded key
 }
 
 // Scanners are reused, so that an ordinary message costs no allocation.
 var scanners = sync.Pool{New: func() any {
-	return &scanner{keys: make([]key, 0, 64), seed: maphash.MakeSeed()}
+	return &scanner{keys: make([]key, 0, 64)}
 }}
 
 func takeScanner(b []byte) *scanner {
@@ -68,7 +65,7 @@ func (s *scanner) release() {
 	if cap(s.keys) > keep || cap(s.decoded) > keep || cap(s.folded) > keep {
 		return
 	}
-	*s = scanner{keys: s.keys[:0], decoded: s.decoded[:0], folded: s.folded[:0], table: s.table, seed: s.seed}
+	*s = scanner{keys: s.keys[:0], decoded: s.decoded[:0], folded: s.folded[:0]}
 	scanners.Put(s)
 }
 
