@@ -97,6 +97,7 @@ type Server struct {
 	url       *url.URL          // http, sse
 	origin    string            // http, sse: of url
 	transport *egress.Transport // http, sse
+	template  *http.Request     // http, sse: to the URL, without a header
 	circuit   circuit           // http, sse
 	streams   atomic.Int64      // http, sse: held open beside the calls
 	agent     string            // User-Agent
@@ -143,6 +144,7 @@ func (s *Server) checkHTTP() error {
 		return fmt.Errorf("server %q: %w", s.def.Name, err)
 	}
 	s.url, s.origin = u, egress.Origin(u)
+	s.template = s.newRequest(http.MethodPost, nil)
 	s.circuit.change = s.noted
 	s.circuit.clean.Store(true)
 	s.transport = egress.NewRoundTripper(egress.Options{
