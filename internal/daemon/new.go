@@ -174,6 +174,9 @@ func (d *Daemon) openDefinitions() error {
 
 func (d *Daemon) openServers() error {
 	d.outward = newOutward(d.o, d.audit)
+	if d.arrivals != nil {
+		d.outward.await = d.arrivals.Await
+	}
 	rules, err := d.compilePolicy(d.o.Config)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func newServers(c *config.Config, runner *process.Runner, log *slog.Logger, vers
 	}
 	runner.Share(written(c))
 	set := &serverSet{config: c, open: make(map[string]opened)}
-	deps := upstream.Deps{Runner: runner, Log: log, ClientInfo: info, Proxy: c.Egress.Proxy, Notice: out.circuit, Stderr: stderr}
+	deps := upstream.Deps{Runner: runner, Log: log, ClientInfo: info, Proxy: c.Egress.Proxy, Notice: out.circuit, Await: out.await, Stderr: stderr}
 	for name, s := range c.Servers {
 		if s.Disabled {
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -39,6 +40,7 @@ type outward struct {
 	key    secret.Value
 	log    *slog.Logger
 	record func(action, server string)
+	await  func(net.Conn, func()) (func() bool, error) // upstream.Deps.Await
 
 	mu    sync.Mutex
 	store *signin.Store // opened for the first server that needs it

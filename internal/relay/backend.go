@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -73,6 +74,15 @@ func (b *backend) reserve() (release func(), err error) {
 		b.starts--
 		b.mu.Unlock()
 	}, nil
+}
+
+// greeting returns a copy of a server's greeting that keeps no buffer of a connection. The
+// connections of a server share it as long as it stays the same.
+func (b *backend) greeting(hello []byte) []byte {
+	if last := b.greeted.Load(); last != nil && bytes.Equal(last.hello, hello) {
+		return last.hello
+	}
+	return bytes.Clone(hello)
 }
 
 // startable returns the error for a program that may not be started; nil: it may.

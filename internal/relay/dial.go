@@ -157,6 +157,7 @@ func (d *dialer) dialWith(dial func(*liveConn, func(upstream.Event)) error) (*li
 			return nil, err
 		}
 	}
+	c.hello = d.b.greeting(c.hello)
 	close(c.ready)
 	return c, nil
 }

@@ -64,9 +64,9 @@ type httpConn struct {
 // identity holds what every request of a connection carries. It is replaced, never changed,
 // because requests share the header map.
 type identity struct {
-	request *http.Request // the template of a POST
-	session string        // as the server gave it, "" for none
-	version string        // negotiated, "" before
+	header  http.Header // of a POST
+	session string      // as the server gave it, "" for none
+	version string      // negotiated, "" before
 }
 
 func (s *Server) newHTTP(modern bool, on func(Event)) *httpConn {
@@ -89,7 +89,7 @@ func (c *httpConn) become(session, version string) {
 	if version != "" {
 		h[headerVersion] = []string{version}
 	}
-	c.who.Store(&identity{request: c.srv.newRequest(http.MethodPost, h), session: session, version: version})
+	c.who.Store(&identity{header: h, session: session, version: version})
 }
 
 // header returns what every request to this server carries: the configured headers and
@@ -118,10 +118,18 @@ func (s *Server) newRequest(method string, h http.Header) *http.Request {
 	}
 }
 
+// request returns a request without body, with the header of the connection, which must not be
+// changed.
+func (c *httpConn) request(ctx context.Context, method string) *http.Request {
+	req := c.srv.template.WithContext(ctx)
+	req.Method, req.Header = method, c.who.Load().header
+	return req
+}
+
 // post sends body with the header, nil for that of the connection. It uses the transport
 // directly: there are no redirects to follow, and no cookies.
 func (c *httpConn) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
-	return c.srv.send(c.who.Load().request.WithContext(ctx), body, header)
+	return c.srv.send(c.request(ctx, http.MethodPost), body, header)
 }
 
 func (s *Server) send(req *http.Request, body []byte, header http.Header) (*http.Response, error) {
@@ -295,8 +303,7 @@ func (c *httpConn) deleteSession() {
 	defer c.over()
 	ctx, cancel := context.WithTimeout(context.Background(), sideLimit)
 	defer cancel()
-	req := c.who.Load().request.WithContext(ctx)
-	req.Method = http.MethodDelete
+	req := c.request(ctx, http.MethodDelete)
 	req.Header = req.Header.Clone()
 	delete(req.Header, "Content-Type")
 	resp, err := c.srv.roundTrip(req)
@@ -321,7 +328,7 @@ func (c *httpConn) answerOwn(ev Event) {
 // (Streamable HTTP, "Standard Headers"), and the client's Mcp-Param-*. No other header of the
 // client is used.
 func (c *httpConn) modernHeader(method string, params []byte, extra http.Header) http.Header {
-	base := c.who.Load().request.Header
+	base := c.who.Load().header
 	h := make(http.Header, len(base)+len(extra)+3)
 	for name, values := range extra {
 		if name = http.CanonicalHeaderKey(name); strings.HasPrefix(name, headerParam) {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
 // Pauses before the stream for messages outside of calls is opened again after a failure.
@@ -36,6 +38,8 @@ type listener struct {
 	bad       int           // refused messages since the last good one
 	told      bool          // logged that there is no stream at present
 	again     bool          // there was an attempt before
+	stream    *eventStream  // nil: not open
+	woken     bool          // the stream has data that is not read
 }
 
 // Listen implements Conn.
@@ -49,9 +53,23 @@ func (c *httpConn) Listen() {
 	go (&listener{c: c, pause: firstPause}).run()
 }
 
-// run ends with the connection, or if the server has no such stream.
+// step is what a listener does next.
+type step uint8
+
+const (
+	over   step = iota // it ends
+	again              // it opens the stream again
+	silent             // it waits for data; run is called when there is some
+)
+
+// run ends with the connection, or if the server has no such stream. It returns while the
+// stream is silent if data can be awaited without a goroutine.
 func (l *listener) run() {
-	for l.once() {
+	for {
+		switch l.once() {
+		case over, silent:
+			return
+		}
 		l.again = true
 		if sleep(l.c.ctx, l.jitter()) != nil {
 			return
@@ -59,30 +77,70 @@ func (l *listener) run() {
 	}
 }
 
-// once opens the stream and follows it; false: another attempt is pointless.
-func (l *listener) once() bool {
+// once opens the stream, if it is not open, and follows it.
+func (l *listener) once() step {
+	if l.stream == nil {
+		if then := l.begin(); l.stream == nil {
+			return then
+		}
+	}
+	then := l.follow()
+	if then != silent {
+		l.stream.close()
+		l.stream, l.woken = nil, false
+	}
+	return then
+}
+
+// eventStream is the open stream of a listener.
+type eventStream struct {
+	body  io.ReadCloser
+	r     *sse.Reader
+	began time.Time
+	leave func()
+}
+
+func (s *eventStream) close() {
+	s.body.Close()
+	s.leave()
+}
+
+// begin opens the stream. If there is none, it returns what to do next.
+func (l *listener) begin() step {
 	leave, err := l.c.srv.enterStream()
 	if err != nil {
 		l.full(err)
-		return true
+		return again
 	}
-	defer leave()
 	ctx, cancel := context.WithCancel(l.c.ctx)
-	defer cancel()
+	end := func() { cancel(); leave() }
 	resp, err := l.open(ctx)
 	if err != nil {
+		end()
 		l.slower()
-		return l.c.ctx.Err() == nil
+		return l.retries(true)
 	}
-	resp.Body = watch(resp.Body, l.c.srv.def.Idle, func() time.Duration { cancel(); return 0 })
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK && isMedia(resp, mediaEvents) {
-		if l.again && l.lastEvent == "" {
-			l.c.give(Event{Missed: true})
-		}
-		return l.follow(resp)
+	body := watch(resp.Body, l.c.srv.def.Idle, func() time.Duration { cancel(); return 0 })
+	if resp.StatusCode != http.StatusOK || !isMedia(resp, mediaEvents) {
+		defer end()
+		defer body.Close()
+		return l.retries(l.refused(resp.StatusCode))
 	}
-	return l.refused(resp.StatusCode)
+	resp.Header, resp.Request = nil, nil // the body keeps resp as long as the stream is open
+	if l.again && l.lastEvent == "" {
+		l.c.give(Event{Missed: true})
+	}
+	l.stream = &eventStream{body: body, r: sse.NewReader(body, l.c.srv.def.MaxMessage), began: time.Now(), leave: end}
+	l.opened()
+	return again
+}
+
+// retries returns what to do after an attempt that may be repeated or not.
+func (l *listener) retries(may bool) step {
+	if may && l.c.ctx.Err() == nil {
+		return again
+	}
+	return over
 }
 
 // refused handles an answer that is no stream; false: another attempt is pointless. Most
@@ -108,9 +166,9 @@ func (l *listener) refused(status int) bool {
 	return unresumable || isPassing(status) || status/100 == 4 && status != http.StatusNotFound
 }
 
-// forgotten handles a 404 of a stream that names a session. The server may have forgotten the session, or may not serve
-// streams at its address. A ping shows which, because a forgotten session fails the connection. False: another attempt
-// is pointless.
+// forgotten handles a 404 of a stream that names a session. The server may have forgotten the
+// session, or may not serve streams at its address. A ping shows which, because a forgotten
+// session fails the connection. False: another attempt is pointless.
 func (l *listener) forgotten() bool {
 	ctx, cancel := context.WithTimeout(l.c.ctx, probeTime)
 	defer cancel()
@@ -148,21 +206,30 @@ func (l *listener) report(why slog.Attr) {
 	}
 }
 
-// follow reads the stream to its end; false: it is not opened again.
-func (l *listener) follow(resp *http.Response) bool {
-	r := sse.NewReader(resp.Body, l.c.srv.def.MaxMessage)
-	l.opened()
-	began := time.Now()
-	for {
-		ev, err := r.Next()
+// wake continues after the stream was silent.
+func (l *listener) wake() {
+	l.woken = true
+	l.run()
+}
+
+// follow reads the stream until it ends or is silent.
+func (l *listener) follow() step {
+	for ; ; l.woken = false {
+		if !l.woken && l.stream.r.Rest() && egress.Await(l.stream.body, l.wake) {
+			return silent
+		}
+		ev, ok, err := l.stream.r.Step()
 		if err != nil {
-			l.ended(time.Since(began))
-			return l.c.ctx.Err() == nil
+			l.ended(time.Since(l.stream.began))
+			return l.retries(true)
+		}
+		if !ok {
+			continue
 		}
 		l.note(ev)
 		if isMessage(ev) && !l.take(ev.Data) {
 			l.c.srv.log.Warn("too many events that are not messages on the stream of the server")
-			return false
+			return over
 		}
 	}
 }

@@ -26,8 +26,8 @@ func TestAServerWithoutAStandingStreamIsAskedOnce(t *testing.T) {
 			})
 			conn := dialLegacy(t, f.server(func(_ *Definition, d *Deps) { d.Log = slog.New(slog.DiscardHandler) }), nil)
 			l := &listener{c: conn.(*httpConn), pause: firstPause}
-			if again := l.once(); again != c.again {
-				t.Errorf("asked again: %v", again)
+			if then := l.once(); then == again != c.again {
+				t.Errorf("what follows: %v", then)
 			}
 		})
 	}

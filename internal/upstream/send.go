@@ -135,6 +135,9 @@ func (b *ownedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
+// Await is egress.Await.
+func (b *ownedBody) Await(f func()) bool { return egress.Await(b.ReadCloser, f) }
+
 // idleBody detects silence on a body. It ends the request, because a body must not be closed
 // while it is read.
 type idleBody struct {
@@ -171,6 +174,9 @@ func (b *idleBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// Await is egress.Await.
+func (b *idleBody) Await(f func()) bool { return egress.Await(b.ReadCloser, f) }
 
 func (b *idleBody) Close() error {
 	b.timer.Stop()

@@ -18,6 +18,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -83,7 +84,10 @@ type Deps struct {
 	Credential Credential                     // http, sse: of this one server; nil: Headers are enough
 	Proxy      string                         // http, sse: egress.Options.Proxy
 	Notice     func(server string, open bool) // called when a circuit opens or closes; may be nil
-	Stderr     func(server, line string)      // stdio: receives what servers write to standard error; may be nil
+	// Await is that of package peer, for silent streams of servers over plain HTTP; nil: each has
+	// a goroutine.
+	Await  func(c net.Conn, f func()) (stop func() bool, err error)
+	Stderr func(server, line string) // stdio: receives what servers write to standard error; may be nil
 }
 
 // Server is one configured MCP server. It holds no connection itself.
@@ -94,6 +98,7 @@ type Server struct {
 	url       *url.URL          // http, sse
 	origin    string            // http, sse: of url
 	transport *egress.Transport // http, sse
+	template  *http.Request     // http, sse: to the URL, without a header
 	circuit   circuit           // http, sse
 	streams   atomic.Int64      // http, sse: held open beside the calls
 	agent     string            // User-Agent
@@ -140,6 +145,7 @@ func (s *Server) checkHTTP() error {
 		return fmt.Errorf("server %q: %w", s.def.Name, err)
 	}
 	s.url, s.origin = u, egress.Origin(u)
+	s.template = s.newRequest(http.MethodPost, nil)
 	s.circuit.change = s.noted
 	s.circuit.clean.Store(true)
 	s.transport = egress.NewRoundTripper(egress.Options{
@@ -149,6 +155,7 @@ func (s *Server) checkHTTP() error {
 		TLS:          s.def.Connect,
 		Header:       -1, // no limit here: FirstByte and the limit of the call apply
 		Proxy:        s.deps.Proxy,
+		Await:        s.deps.Await,
 	})
 	return nil
 }

@@ -53,31 +53,51 @@ func NewReader(r io.Reader, maxEvent int) *Reader {
 // next call. The error is io.EOF at the end of the stream, ErrTooLarge, or that of the
 // underlying reader; later calls return it again.
 func (e *Reader) Next() (Event, error) {
+	for {
+		if ev, ok, err := e.Step(); ok || err != nil {
+			return ev, err
+		}
+	}
+}
+
+// Step is Next, but it also returns after an empty line without an event before it, as after a
+// comment. ok is false then.
+func (e *Reader) Step() (ev Event, ok bool, err error) {
 	e.data = span{}
-	ev := Event{Retry: -1}
+	ev = Event{Retry: -1}
 	hasData := false
 	for {
 		line, err := e.line()
 		if err != nil {
-			return Event{}, err
+			return Event{}, false, err
 		}
 		switch name, value := e.cut(line); {
 		case line.start == line.end && (hasData || ev.HasID || ev.Retry >= 0):
 			if hasData {
 				ev.Data = e.buf[e.data.start:e.data.end:e.data.end]
 			}
-			return ev, nil
+			return ev, true, nil
 		case line.start == line.end:
-			ev = Event{Retry: -1}
+			return ev, false, nil
 		case name != "data":
 			ev.set(name, e.buf[value.start:value.end])
 		default:
 			if !e.join(value, hasData) {
-				return Event{}, e.fail(ErrTooLarge)
+				return Event{}, false, e.fail(ErrTooLarge)
 			}
 			hasData = true
 		}
 	}
+}
+
+// Rest releases the buffer between two events. False: there is data that was not returned, or an
+// error.
+func (e *Reader) Rest() bool {
+	if e.at < len(e.buf) || e.err != nil {
+		return false
+	}
+	e.buf, e.data, e.at, e.searched = nil, span{}, 0, 0
+	return true
 }
 
 // cut splits a line into the field's name and value; the name is "" for a comment

@@ -56,9 +56,19 @@ type Session struct {
 	streams  uint64
 	asks     map[int64]chan Reply
 	asked    int64
-	calls    map[string]context.CancelFunc // running calls, by the raw bytes of the id
-	most     int                           // limit of calls; not changed once the session is published
+	calls    []runningCall
+	most     int // limit of calls; not changed once the session is published
 }
+
+// runningCall is a call of a session under way. There are few at a time, and a session without
+// one keeps little memory for them.
+type runningCall struct {
+	id     string // raw
+	cancel context.CancelFunc
+}
+
+// fewCalls is the largest room for running calls that an idle session keeps.
+const fewCalls = 4
 
 // Bounds of one session.
 const (
@@ -129,31 +139,41 @@ var (
 func (s *Session) enter(id wire.ID, cancel context.CancelFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls == nil {
-		s.calls = make(map[string]context.CancelFunc)
-	}
-	if _, dup := s.calls[string(id)]; dup {
+	if s.running(id) >= 0 {
 		return errIDInUse
 	}
 	if len(s.calls) >= s.most {
 		return errAllBusy
 	}
-	s.calls[string(id)] = cancel
+	s.calls = append(s.calls, runningCall{string(id), cancel})
 	return nil
+}
+
+// running returns the index of a running call; -1: there is none of that id. The caller holds mu.
+func (s *Session) running(id wire.ID) int {
+	return slices.IndexFunc(s.calls, func(c runningCall) bool { return c.id == string(id) })
 }
 
 func (s *Session) leave(id wire.ID) {
 	s.mu.Lock()
-	delete(s.calls, string(id))
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if i := s.running(id); i >= 0 {
+		s.calls = slices.Delete(s.calls, i, i+1)
+	}
+	if len(s.calls) == 0 && cap(s.calls) > fewCalls {
+		s.calls = nil
+	}
 }
 
 // cancel ends the request that a notifications/cancelled names, if it is running in this
 // session; anything else is ignored (Cancellation).
 func (s *Session) cancel(params []byte) {
-	id := rawjson.Get(params, "requestId")
+	id := wire.ID(rawjson.Get(params, "requestId"))
 	s.mu.Lock()
-	cancel := s.calls[string(id)]
+	var cancel context.CancelFunc
+	if i := s.running(id); i >= 0 {
+		cancel = s.calls[i].cancel
+	}
 	s.mu.Unlock()
 	if cancel != nil {
 		cancel()

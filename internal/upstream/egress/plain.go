@@ -27,7 +27,7 @@ type Transport struct {
 // NewRoundTripper makes the transport for one upstream, under the rules of NewTransport.
 func NewRoundTripper(o Options) *Transport {
 	return &Transport{Secure: NewTransport(o), proxy: o.proxied(),
-		plain: plain{dial: dialer(o), max: cmpMax(o.MaxIdle), idle: limit(o.Idle, DefaultIdle)}}
+		plain: plain{dial: dialer(o), await: o.Await, max: cmpMax(o.MaxIdle), idle: limit(o.Idle, DefaultIdle)}}
 }
 
 func cmpMax(n int) int {
@@ -54,9 +54,10 @@ func (t *Transport) CloseIdleConnections() {
 
 // plain keeps the idle connections to one origin: an upstream has one URL.
 type plain struct {
-	dial func(ctx context.Context, network, hostport string) (net.Conn, error)
-	max  int
-	idle time.Duration
+	dial  func(ctx context.Context, network, hostport string) (net.Conn, error)
+	await func(net.Conn, func()) (func() bool, error) // Options.Await
+	max   int
+	idle  time.Duration
 
 	mu    sync.Mutex
 	free  []*plainConn // the last one was used last, and is used first
@@ -72,6 +73,10 @@ type plainConn struct {
 	limit int64 // bytes that the header of an answer may still have
 	body  bool  // the header is complete: no limit here
 	since time.Time
+
+	mu   sync.Mutex
+	cut  bool   // the request was cancelled
+	wake func() // ends an await; nil: there was none
 }
 
 // Read limits the size of the header, which http.ReadResponse does not.
@@ -100,7 +105,7 @@ func (p *plain) roundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(longAgo) }) // fails on a closed connection, which needs no deadline
+	stop := context.AfterFunc(ctx, c.interrupt)
 	resp, err := c.exchange(req)
 	if err != nil {
 		stop()

@@ -40,7 +40,11 @@ type Options struct {
 	// at a private address.
 	Proxy string
 
-	MaxIdle   int           // unused connections kept; default 256
+	MaxIdle int // unused connections kept; default 256
+	// Await is that of package peer: f is called when data arrives on a connection. nil: silent
+	// streams are read by a goroutine each.
+	Await func(c net.Conn, f func()) (stop func() bool, err error)
+
 	TLSConfig *tls.Config   // nil: the system's roots, the URL's name, TLS 1.2 and up
 	Resolver  *net.Resolver // nil: the system's
 }
