@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
 // Header names, in their canonical form.
@@ -64,9 +64,10 @@ type httpConn struct {
 // identity holds what every request of a connection carries. It is replaced, never changed,
 // because requests share the header map.
 type identity struct {
-	request *http.Request // the template of a POST
-	session string        // as the server gave it, "" for none
-	version string        // negotiated, "" before
+	request *http.Request       // the template of a POST
+	head    func() *egress.Head // of all POSTs with the header of the template
+	session string              // as the server gave it, "" for none
+	version string              // negotiated, "" before
 }
 
 func (s *Server) newHTTP(modern bool, on func(Event)) *httpConn {
@@ -89,7 +90,9 @@ func (c *httpConn) become(session, version string) {
 	if version != "" {
 		h[headerVersion] = []string{version}
 	}
-	c.who.Store(&identity{request: c.srv.newRequest(http.MethodPost, h), session: session, version: version})
+	request := c.srv.newRequest(http.MethodPost, h)
+	head := sync.OnceValue(func() *egress.Head { return egress.NewHead(request) })
+	c.who.Store(&identity{request: request, head: head, session: session, version: version})
 }
 
 // header returns what every request to this server carries: the configured headers and
@@ -121,18 +124,22 @@ func (s *Server) newRequest(method string, h http.Header) *http.Request {
 // post sends body with the header, nil for that of the connection. It uses the transport
 // directly: there are no redirects to follow, and no cookies.
 func (c *httpConn) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
-	return c.srv.send(c.who.Load().request.WithContext(ctx), body, header)
-}
-
-func (s *Server) send(req *http.Request, body []byte, header http.Header) (*http.Response, error) {
+	who := c.who.Load()
+	req := who.request.WithContext(ctx)
 	if header != nil {
 		req.Header = header
+		return c.srv.send(req, body, nil)
 	}
+	return c.srv.send(req, body, who.head())
+}
+
+// send sends a POST. head may be nil; see egress.Message.
+func (s *Server) send(req *http.Request, body []byte, head *egress.Head) (*http.Response, error) {
+	m := egress.NewMessage(head, body)
 	req.ContentLength = int64(len(body))
-	req.Body = io.NopCloser(bytes.NewReader(body))
 	// With GetBody the transport repeats a request of which nothing was written, because the
 	// server had just closed an idle connection.
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, req.GetBody = m, m.Again
 	return s.roundTrip(req)
 }
 
