@@ -121,19 +121,27 @@ func (s *callers) identify(r *http.Request) (*principal.Principal, error) {
 		return s.bySession(c, r)
 	}
 	who, err := s.auth.AuthenticateFor(c, listen.From(r.Context()).Client(r.Header), r.Header["Authorization"])
-	if err != nil && c.Unix != nil {
+	if err == nil {
+		return who, nil
+	}
+	if c.Unix != nil {
 		listen.From(r.Context()).Expel() // it cannot get another principal
 	}
+	return nil, refusedAs(err)
+}
+
+// refusedAs returns the error for package front of a caller that was not authenticated.
+func refusedAs(err error) error {
 	var many *authn.TooManyError
 	switch {
 	case errors.As(err, &many):
-		return nil, front.Limited{RetryAfter: many.RetryAfter()}
+		return front.Limited{RetryAfter: many.RetryAfter()}
 	case errors.Is(err, authn.ErrUnverifiable):
-		return nil, front.ErrUnavailable
+		return front.ErrUnavailable
 	case errors.Is(err, authn.ErrMalformed):
-		return nil, front.ErrMalformed
+		return front.ErrMalformed
 	}
-	return who, err
+	return err
 }
 
 // bySession returns the principal of a session token shown over TCP. While the token cannot

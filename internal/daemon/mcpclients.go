@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type clients struct {
 
 	mu    sync.Mutex
 	known map[string]client // by its first process
+	whole map[string]uint32 // the login of a client whose processes were all noted in this run
 
 	changed atomic.Bool // since the file was written
 	saving  sync.Mutex  // held while the file is written
@@ -42,55 +44,40 @@ type client struct {
 // mostClients bounds the number of clients; ended ones are dropped first.
 const mostClients = 4096
 
-// note remembers the process of a request to an MCP route, once for a connection.
-func (c *clients) note(r *http.Request) {
-	known, ok := r.Context().Value(callerKey{}).(*connFacts)
-	if !ok || !isMCP(r.RequestURI) {
-		return
-	}
-	known.noted.Do(func() {
-		of, chain := c.processes(r)
-		if len(of.Processes) == 0 {
-			return
-		}
-		added := c.add(of)
-		if c.orphans.note(chain[len(of.Processes)-1:]) || added {
-			c.keep()
-		}
-	})
-}
-
-func isMCP(uri string) bool {
-	return slices.ContainsFunc([]string{"/mcp", "/sse", "/messages"}, func(face string) bool { return strings.HasPrefix(uri, face) })
-}
-
 // processes returns the client that sent a request, and as chain all processes from it to the
 // first one that could be read; both are empty if its process is unknown.
-func (c *clients) processes(r *http.Request) (of client, chain []string) {
+// whole: they are all.
+func (c *clients) processes(r *http.Request) (of client, chain []string, whole bool) {
 	o := listen.From(r.Context())
 	var pid int32
 	switch {
 	case o == nil:
-		return of, nil
+		return of, nil, false
 	case o.Peer != nil:
 		chain, _ = peer.Ancestors(o.Peer) // as far as they can be read
 		pid = o.Peer.PID
 	default:
 		h, err := o.Holder()
 		if err != nil {
-			return of, nil
+			return of, nil, false
 		}
 		if chain, err = peer.AncestorsOf(h); err != nil {
 			chain = []string{h.Process}
 		}
-		pid = h.PID
+		pid, whole = h.PID, err == nil
 	}
 	most := 1
-	if program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && program == c.program {
+	if c.isShim(pid) {
 		most, of.Command = 2, !connects(pid)
 	}
 	of.Processes = slices.Clone(chain[:min(len(chain), most)])
-	return of, chain
+	return of, chain, whole
+}
+
+// isShim reports whether a process runs the daemon's program.
+func (c *clients) isShim(pid int32) bool {
+	program, err := os.Readlink("/proc/" + strconv.Itoa(int(pid)) + "/exe")
+	return err == nil && program == c.program
 }
 
 // connects reports whether a process of the program may be `doorward connect`.

@@ -29,11 +29,12 @@ type oldest struct {
 const mostForebears, mostLogins = 4096, 256
 
 // note remembers a client by its chain, which begins with the client. Of the processes above
-// it only the names are needed: one that has ended adopts no process.
-func (o *orphans) note(chain []string) (changed bool) {
+// it only the names are needed: one that has ended adopts no process. done means that all of
+// them are remembered, for the login that is returned.
+func (o *orphans) note(chain []string) (changed bool, login uint32, done bool) {
 	kin, err := peer.Kinship(chain[:min(len(chain), 1)])
 	if err != nil || len(kin) == 0 {
-		return false // it has ended, or this system has no Kinship and refuses every process
+		return false, 0, false // it has ended, or this system has no Kinship and refuses every process
 	}
 	client := kin[0]
 	o.mu.Lock()
@@ -42,7 +43,7 @@ func (o *orphans) note(chain []string) (changed bool) {
 	for _, forebear := range chain[1:] {
 		changed = o.add(forebear, client) || changed
 	}
-	return changed
+	return changed, client.Login, len(o.oldestBelow) < mostForebears
 }
 
 // add notes that a client is below a process. The caller holds mu.

@@ -10,13 +10,13 @@ import (
 func TestA404OfTheStreamIsCheckedWithAPing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ping  int // the status of its answer
-		again bool
-		ends  bool
+		ping int // the status of its answer
+		then step
+		ends bool
 	}{
 		"the session lives":        {ping: 200},
 		"the session is forgotten": {ping: 404, ends: true},
-		"the server fails":         {ping: 503, again: true},
+		"the server fails":         {ping: 503, then: again},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -36,8 +36,8 @@ func TestA404OfTheStreamIsCheckedWithAPing(t *testing.T) {
 			})
 			conn := dialLegacy(t, f.server(), nil).(*httpConn)
 			l := &listener{c: conn, pause: firstPause}
-			if again := l.once(); again != c.again {
-				t.Errorf("asked again: %v", again)
+			if then := l.once(); then != c.then {
+				t.Errorf("what follows: %v, want %v", then, c.then)
 			}
 			if ended := conn.Err() != nil; ended != c.ends {
 				t.Errorf("the connection has ended: %v", ended)

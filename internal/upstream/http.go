@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/egress"
 )
 
 // Header names, in their canonical form.
@@ -64,9 +64,10 @@ type httpConn struct {
 // identity holds what every request of a connection carries. It is replaced, never changed,
 // because requests share the header map.
 type identity struct {
-	header  http.Header // of a POST
-	session string      // as the server gave it, "" for none
-	version string      // negotiated, "" before
+	header  http.Header         // of a POST
+	head    func() *egress.Head // of all POSTs with this header
+	session string              // as the server gave it, "" for none
+	version string              // negotiated, "" before
 }
 
 func (s *Server) newHTTP(modern bool, on func(Event)) *httpConn {
@@ -89,7 +90,8 @@ func (c *httpConn) become(session, version string) {
 	if version != "" {
 		h[headerVersion] = []string{version}
 	}
-	c.who.Store(&identity{header: h, session: session, version: version})
+	head := sync.OnceValue(func() *egress.Head { return egress.NewHead(c.srv.request(context.Background(), http.MethodPost, h)) })
+	c.who.Store(&identity{header: h, head: head, session: session, version: version})
 }
 
 // header returns what every request to this server carries: the configured headers and
@@ -118,29 +120,32 @@ func (s *Server) newRequest(method string, h http.Header) *http.Request {
 	}
 }
 
-// request returns a request without body, with the header of the connection, which must not be
-// changed.
-func (c *httpConn) request(ctx context.Context, method string) *http.Request {
-	req := c.srv.template.WithContext(ctx)
-	req.Method, req.Header = method, c.who.Load().header
+// request returns a request without body. It shares h, which must not be changed.
+func (s *Server) request(ctx context.Context, method string, h http.Header) *http.Request {
+	req := s.template.WithContext(ctx)
+	req.Method, req.Header = method, h
 	return req
 }
 
 // post sends body with the header, nil for that of the connection. It uses the transport
 // directly: there are no redirects to follow, and no cookies.
 func (c *httpConn) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
-	return c.srv.send(c.request(ctx, http.MethodPost), body, header)
-}
-
-func (s *Server) send(req *http.Request, body []byte, header http.Header) (*http.Response, error) {
+	who := c.who.Load()
+	req := c.srv.request(ctx, http.MethodPost, who.header)
 	if header != nil {
 		req.Header = header
+		return c.srv.send(req, body, nil)
 	}
+	return c.srv.send(req, body, who.head())
+}
+
+// send sends a POST. head may be nil; see egress.Message.
+func (s *Server) send(req *http.Request, body []byte, head *egress.Head) (*http.Response, error) {
+	m := egress.NewMessage(head, body)
 	req.ContentLength = int64(len(body))
-	req.Body = io.NopCloser(bytes.NewReader(body))
 	// With GetBody the transport repeats a request of which nothing was written, because the
 	// server had just closed an idle connection.
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, req.GetBody = m, m.Again
 	return s.roundTrip(req)
 }
 
@@ -303,8 +308,7 @@ func (c *httpConn) deleteSession() {
 	defer c.over()
 	ctx, cancel := context.WithTimeout(context.Background(), sideLimit)
 	defer cancel()
-	req := c.request(ctx, http.MethodDelete)
-	req.Header = req.Header.Clone()
+	req := c.srv.request(ctx, http.MethodDelete, c.who.Load().header.Clone())
 	delete(req.Header, "Content-Type")
 	resp, err := c.srv.roundTrip(req)
 	if err != nil {

@@ -19,11 +19,12 @@ import (
 // holder. What Holders remembers between searches decides where it looks first, never the
 // answer.
 //
-// One goroutine searches for all waiting callers, so the cost does not grow with the
-// number of connections. A search begins with the processes that last held a socket and
-// the newest ones. Only a socket that is not found there is looked for in all processes,
-// twice before the answer is no. These searches use at most half of the time, so that
-// sockets without a holder cannot keep a processor busy.
+// One goroutine at a time searches for all waiting callers, so the cost does not grow with
+// the number of connections. It is the first caller's for the first search, which begins
+// with the processes that last held a socket and the newest ones. Only a socket that is
+// not found there is looked for in all processes, twice before the answer is no. These
+// searches use at most half of the time, so that sockets without a holder cannot keep a
+// processor busy.
 type Holders struct {
 	root int32
 
@@ -32,7 +33,7 @@ type Holders struct {
 	running bool
 	wake    chan struct{}
 
-	// The fields below belong to the searching goroutine.
+	// The fields below belong to the goroutine that searches.
 	recent []place        // where sockets were found, the latest first
 	inside map[int32]bool // whether a process was below root when it was checked
 }
@@ -66,7 +67,9 @@ func (h *Holders) Find(local, remote netip.AddrPort) (Holder, error) {
 		return Holder{}, err
 	}
 	w := &wanted{inode: inode, done: make(chan struct{})}
-	h.enter(w)
+	if h.enter(w) {
+		h.begin()
+	}
 	<-w.done
 	return w.holder, w.err
 }
@@ -86,25 +89,37 @@ func inodeOfTCP(src, dst netip.AddrPort) (uint32, error) {
 	return inode, err
 }
 
-// enter adds a socket to the running search, or starts one.
-func (h *Holders) enter(w *wanted) {
+// enter adds a socket to the running search. first: no search runs, and the caller begins one.
+func (h *Holders) enter(w *wanted) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wanted = append(h.wanted, w)
 	if !h.running {
 		h.running = true
-		go h.run()
-		return
+		return true
 	}
 	select {
 	case h.wake <- struct{}{}:
 	default:
 	}
+	return false
 }
 
-// run searches until no request is left.
-func (h *Holders) run() {
-	var missing []*wanted // not found among the likely processes
+// begin searches among the likely processes, mostly for the one socket of its caller. The rest
+// is left to a goroutine.
+func (h *Holders) begin() {
+	fresh, _ := h.take(false)
+	missing := h.look(fresh, false)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running = len(missing)+len(h.wanted) > 0; h.running {
+		go h.run(missing)
+	}
+}
+
+// run searches until no request is left. missing are the sockets that were not found among the
+// likely processes.
+func (h *Holders) run(missing []*wanted) {
 	var rest time.Time
 	for {
 		fresh, ended := h.take(len(missing) == 0)

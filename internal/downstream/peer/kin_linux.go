@@ -21,7 +21,7 @@ func Kinship(chain []string) ([]Kin, error) {
 		if !ok || boot != attest.BootID() {
 			return nil, fmt.Errorf("%w: %q is not a process of this boot", ErrLineage, instance)
 		}
-		k := Kin{Instance: instance, PID: pid, Start: start, Login: loginOf(pid)}
+		k := Kin{Instance: instance, PID: pid, Start: start, Login: LoginOf(pid)}
 		b, err := attest.ReadProc("/proc/" + strconv.Itoa(int(pid)) + "/stat")
 		r, there := look(pid)
 		f := attest.StatFields(b)
@@ -48,8 +48,8 @@ func First() string {
 	return attest.Instance(1, r.start)
 }
 
-// loginOf returns the audit session of a process.
-func loginOf(pid int32) uint32 {
+// LoginOf returns the Login of a process by its number.
+func LoginOf(pid int32) uint32 {
 	b, err := attest.ReadProc("/proc/" + strconv.Itoa(int(pid)) + "/sessionid")
 	if err != nil {
 		return NoLogin

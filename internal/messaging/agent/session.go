@@ -21,12 +21,15 @@ const (
 	factParent   = "parent_process"
 )
 
+// legacyPrefix begins the name of a legacy session.
+const legacyPrefix = "s:"
+
 // SessionOf returns the name of the session in which who acts: a legacy session is named
 // by its digest; without one, the name is made from the process instance on the Unix
 // socket, the token, or the principal itself.
 func SessionOf(who *principal.Principal, digest string) string {
 	if digest != "" {
-		return "s:" + digest
+		return legacyPrefix + digest
 	}
 	if f, ok := who.Fact(factInstance); ok && f.Value != "" && f.Grade.MayRestrict() {
 		sum := sha256.Sum256([]byte(f.Value))
@@ -126,15 +129,26 @@ func newSessions(node string, join bool, lease time.Duration) *sessions {
 
 func (t *sessions) now() int64 { return int64(t.clock()) + 1 }
 
-// seen notes a sign of life of a known session. It costs one look-up.
+// seen notes a sign of life of a known session. It costs one look-up, and for a legacy
+// session it allocates nothing, because it is called for every request.
 func (t *sessions) seen(who *principal.Principal, digest string) {
-	key := who.Name() + "\x00" + SessionOf(who, digest)
+	var room [128]byte
+	key := appendKey(room[:0], who, digest)
 	t.mu.RLock()
-	s := t.byKey[key]
+	s := t.byKey[string(key)]
 	t.mu.RUnlock()
 	if s != nil {
 		s.last.Store(t.now())
 	}
+}
+
+// appendKey appends the key of the session in which who acts.
+func appendKey(b []byte, who *principal.Principal, digest string) []byte {
+	b = append(append(b, who.Name()...), 0)
+	if digest != "" {
+		return append(append(b, legacyPrefix...), digest...)
+	}
+	return append(b, SessionOf(who, "")...)
 }
 
 // use is how a session is used.

@@ -139,7 +139,7 @@ func hostport(req *http.Request) string {
 func (c *plainConn) exchange(req *http.Request) (*http.Response, error) {
 	buf := requests.Get().(*bytes.Buffer)
 	buf.Reset()
-	err := req.Write(buf)
+	err := write(buf, req)
 	if err == nil {
 		_, err = c.Conn.Write(buf.Bytes())
 	}
