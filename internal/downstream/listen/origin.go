@@ -101,8 +101,10 @@ type conn struct {
 	once   sync.Once
 	leave  func()
 	err    error
-	idle   atomic.Bool // between two requests
-	tired  atomic.Bool // the next Close lets it rest
+
+	answered atomic.Bool // a request has ended, and no deadline was set since
+	idle     atomic.Bool // between two requests
+	tired    atomic.Bool // the next Close lets it rest
 
 	waiting sync.Mutex
 	awaited func() // ends an await

@@ -16,8 +16,9 @@ import (
 // connection has ended, and a new one begins; to the client it is one connection.
 //
 // A connection rests only between two requests. http.Server ends it there at the deadline of
-// Server.IdleTimeout. If no byte of a next request has been read, Close keeps it open. A
-// connection with TLS does not rest, because its TLS state belongs to http.Server.
+// Server.IdleTimeout. If no byte of a next request has been read, Close keeps it open. After
+// one has, which may have come with the request before, a rest would lose it. A connection
+// with TLS does not rest, because its TLS state belongs to http.Server.
 
 const (
 	// RestAfter is the Server.IdleTimeout of a listener whose connections rest.
@@ -47,11 +48,19 @@ type rest struct {
 // Rests reports whether idle connections of the listener rest.
 func (l *Listener) Rests() bool { return l.opts.Arrivals != nil && l.tls == nil }
 
-// ConnState notes that a connection is between two requests; it fits http.Server.ConnState.
+// ConnState notes that a request has ended; it fits http.Server.ConnState.
 func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	if s, ok := c.(*conn); ok && state == http.StateIdle && l.Rests() {
-		s.idle.Store(true)
+		s.answered.Store(true)
 	}
+}
+
+// SetReadDeadline also notes whether the connection is between two requests. The deadline that
+// http.Server sets after the end of a request is that of an idle connection. It sets the next
+// one when four bytes of a request are there, with or without a read.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.idle.Store(c.answered.Swap(false))
+	return c.Conn.SetReadDeadline(t)
 }
 
 // tires decides, after a read without data, whether the next Close lets the connection rest.
