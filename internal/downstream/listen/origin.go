@@ -144,8 +144,8 @@ func (c *conn) Close() error {
 // end closes the connection, releases its process handle and its count.
 func (c *conn) end() error {
 	c.once.Do(func() {
-		c.origin.Listener.resting.take(c)
 		c.stopWaiting()
+		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
 		c.err = c.Conn.Close()
 		c.origin.Peer.Close()
 		c.leave()

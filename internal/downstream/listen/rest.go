@@ -82,7 +82,7 @@ func (c *conn) roused(n int) {
 func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over || c.SetDeadline(time.Time{}) != nil {
+	if r.over || c.isEnded() || c.SetDeadline(time.Time{}) != nil {
 		return false
 	}
 	stop, err := a.Await(c.Conn, func() { c.wake() })
@@ -94,6 +94,13 @@ func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 	}
 	r.conns[c] = rest{since: time.Now(), stop: stop}
 	return true
+}
+
+// isEnded reports whether end was called.
+func (c *conn) isEnded() bool {
+	c.waiting.Lock()
+	defer c.waiting.Unlock()
+	return c.ended
 }
 
 // take removes a connection; false: it does not rest.
