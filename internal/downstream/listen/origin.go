@@ -132,27 +132,6 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection, or lets it rest.
-func (c *conn) Close() error {
-	l := c.origin.Listener
-	if c.tired.Swap(false) && l.resting.add(c, l.opts.Arrivals) {
-		return nil
-	}
-	return c.end()
-}
-
-// end closes the connection, releases its process handle and its count.
-func (c *conn) end() error {
-	c.once.Do(func() {
-		c.stopWaiting()
-		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
-		c.err = c.Conn.Close()
-		c.origin.Peer.Close()
-		c.leave()
-	})
-	return c.err
-}
-
 // CloseWrite lets http.Server end a response without truncating it.
 func (c *conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {

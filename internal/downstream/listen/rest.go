@@ -45,9 +45,6 @@ type rest struct {
 	stop  func() bool // ends the wait for data
 }
 
-// Rests reports whether idle connections of the listener rest.
-func (l *Listener) Rests() bool { return l.opts.Arrivals != nil && l.tls == nil }
-
 // ConnState notes that a request has ended; it fits http.Server.ConnState.
 func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	if s, ok := c.(*conn); ok && state == http.StateIdle && l.Rests() {
@@ -76,6 +73,27 @@ func (c *conn) roused(n int) {
 	if c.idle.Swap(false) && n < 4 {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(restTime)) // the next read fails too
 	}
+}
+
+// Close closes the connection, or lets it rest.
+func (c *conn) Close() error {
+	l := c.origin.Listener
+	if c.tired.Swap(false) && l.resting.add(c, l.opts.Arrivals) {
+		return nil
+	}
+	return c.end()
+}
+
+// end closes the connection, releases its process handle and its count.
+func (c *conn) end() error {
+	c.once.Do(func() {
+		c.stopWaiting()
+		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
+		c.err = c.Conn.Close()
+		c.origin.Peer.Close()
+		c.leave()
+	})
+	return c.err
 }
 
 // add lets a connection rest; false: it has to be closed.
