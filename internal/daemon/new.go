@@ -82,6 +82,9 @@ func (d *Daemon) openPlaces() error {
 // openArrivals starts to watch idle connections. Without it each of them has a goroutine.
 func (d *Daemon) openArrivals() error {
 	a, err := peer.NewArrivals()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
 	if err != nil {
 		d.log.Warn("idle connections take more memory", "err", err)
 		return nil

@@ -16,6 +16,7 @@ package listen
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -169,6 +170,9 @@ func (l *Listener) URL() string {
 // connects to 127.0.0.1.
 func (l *Listener) Local() bool { return l.Network == "unix" || l.Loopback }
 
+// Rests reports whether idle connections of the listener rest.
+func (l *Listener) Rests() bool { return l.opts.Arrivals != nil && l.tls == nil }
+
 // Accept waits for the next admitted connection. It fails only after the listener was
 // closed, with net.ErrClosed.
 func (l *Listener) Accept() (net.Conn, error) {
@@ -199,6 +203,14 @@ func (l *Listener) Close() error {
 		}
 	})
 	return l.closed
+}
+
+func closeAll(ls []net.Listener) error {
+	var err error
+	for _, l := range ls {
+		err = errors.Join(err, l.Close())
+	}
+	return err
 }
 
 // Open returns the number of open connections.

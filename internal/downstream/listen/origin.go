@@ -101,8 +101,10 @@ type conn struct {
 	once   sync.Once
 	leave  func()
 	err    error
-	idle   atomic.Bool // between two requests
-	tired  atomic.Bool // the next Close lets it rest
+
+	answered atomic.Bool // a request has ended, and no deadline was set since
+	idle     atomic.Bool // between two requests
+	tired    atomic.Bool // the next Close lets it rest
 
 	waiting sync.Mutex
 	awaited func() // ends an await
@@ -128,27 +130,6 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, err
-}
-
-// Close closes the connection, or lets it rest.
-func (c *conn) Close() error {
-	l := c.origin.Listener
-	if c.tired.Swap(false) && l.resting.add(c, l.opts.Arrivals) {
-		return nil
-	}
-	return c.end()
-}
-
-// end closes the connection, releases its process handle and its count.
-func (c *conn) end() error {
-	c.once.Do(func() {
-		c.origin.Listener.resting.take(c)
-		c.stopWaiting()
-		c.err = c.Conn.Close()
-		c.origin.Peer.Close()
-		c.leave()
-	})
-	return c.err
 }
 
 // CloseWrite lets http.Server end a response without truncating it.

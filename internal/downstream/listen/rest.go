@@ -16,8 +16,9 @@ import (
 // connection has ended, and a new one begins; to the client it is one connection.
 //
 // A connection rests only between two requests. http.Server ends it there at the deadline of
-// Server.IdleTimeout. If no byte of a next request has been read, Close keeps it open. A
-// connection with TLS does not rest, because its TLS state belongs to http.Server.
+// Server.IdleTimeout. If no byte of a next request has been read, Close keeps it open. After
+// one has, which may have come with the request before, a rest would lose it. A connection
+// with TLS does not rest, because its TLS state belongs to http.Server.
 
 const (
 	// RestAfter is the Server.IdleTimeout of a listener whose connections rest.
@@ -44,14 +45,19 @@ type rest struct {
 	stop  func() bool // ends the wait for data
 }
 
-// Rests reports whether idle connections of the listener rest.
-func (l *Listener) Rests() bool { return l.opts.Arrivals != nil && l.tls == nil }
-
-// ConnState notes that a connection is between two requests; it fits http.Server.ConnState.
+// ConnState notes that a request has ended; it fits http.Server.ConnState.
 func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	if s, ok := c.(*conn); ok && state == http.StateIdle && l.Rests() {
-		s.idle.Store(true)
+		s.answered.Store(true)
 	}
+}
+
+// SetReadDeadline also notes whether the connection is between two requests. The deadline that
+// http.Server sets after the end of a request is that of an idle connection. It sets the next
+// one when four bytes of a request are there, with or without a read.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.idle.Store(c.answered.Swap(false))
+	return c.Conn.SetReadDeadline(t)
 }
 
 // tires decides, after a read without data, whether the next Close lets the connection rest.
@@ -69,11 +75,32 @@ func (c *conn) roused(n int) {
 	}
 }
 
+// Close closes the connection, or lets it rest.
+func (c *conn) Close() error {
+	l := c.origin.Listener
+	if c.tired.Swap(false) && l.resting.add(c, l.opts.Arrivals) {
+		return nil
+	}
+	return c.end()
+}
+
+// end closes the connection, releases its process handle and its count.
+func (c *conn) end() error {
+	c.once.Do(func() {
+		c.stopWaiting()
+		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
+		c.err = c.Conn.Close()
+		c.origin.Peer.Close()
+		c.leave()
+	})
+	return c.err
+}
+
 // add lets a connection rest; false: it has to be closed.
 func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over || c.SetDeadline(time.Time{}) != nil {
+	if r.over || c.isEnded() || c.SetDeadline(time.Time{}) != nil {
 		return false
 	}
 	stop, err := a.Await(c.Conn, func() { c.wake() })
@@ -85,6 +112,13 @@ func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 	}
 	r.conns[c] = rest{since: time.Now(), stop: stop}
 	return true
+}
+
+// isEnded reports whether end was called.
+func (c *conn) isEnded() bool {
+	c.waiting.Lock()
+	defer c.waiting.Unlock()
+	return c.ended
 }
 
 // take removes a connection; false: it does not rest.

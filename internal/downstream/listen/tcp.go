@@ -134,14 +134,6 @@ func boundEnds(ls []net.Listener) []netip.AddrPort {
 	return ends
 }
 
-func closeAll(ls []net.Listener) error {
-	var err error
-	for _, l := range ls {
-		err = errors.Join(err, l.Close())
-	}
-	return err
-}
-
 // addrPort returns the address with IPv4 not mapped; zero if it is not TCP.
 func addrPort(a net.Addr) netip.AddrPort {
 	t, ok := a.(*net.TCPAddr)

@@ -4,16 +4,18 @@ package peer
 
 import (
 	"errors"
+	"fmt"
 	"net"
 )
 
-// Arrivals watches nothing on this system.
+// Arrivals is not available on this system.
 type Arrivals struct{}
 
-// NewArrivals makes an Arrivals.
-func NewArrivals() (*Arrivals, error) { return &Arrivals{}, nil }
+var errNotWatched = fmt.Errorf("watching connections on this system: %w", errors.ErrUnsupported)
 
-var errNotWatched = errors.New("connections cannot be watched on this system")
+// NewArrivals returns errors.ErrUnsupported. A connection that cannot be watched must not rest:
+// it would be closed instead.
+func NewArrivals() (*Arrivals, error) { return nil, errNotWatched }
 
 // Await returns an error.
 func (a *Arrivals) Await(c net.Conn, f func()) (stop func() bool, err error) {
