@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,19 +195,32 @@ func packageOf(script string) string {
 // publicSettings returns npm's settings without credentials: it keeps only known harmless settings, and of these no
 // value that may contain a credential. A missing file has none.
 func publicSettings(path string) []byte {
-	const most = 64 << 10
-	b, err := os.ReadFile(path)
-	if err != nil || len(b) > most {
-		return nil
-	}
 	var out bytes.Buffer
-	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
+	for lines := bufio.NewScanner(bytes.NewReader(fileOf(path, 64<<10))); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), "=")
 		if name = strings.TrimSpace(name); publicSetting(name) && !strings.Contains(value, "@") && !strings.Contains(value, "${") {
 			out.WriteString(lines.Text() + "\n")
 		}
 	}
 	return out.Bytes()
+}
+
+// fileOf returns the content of a regular file of at most most bytes; otherwise nil. A server that may write in the
+// directory can make a pipe of that name, which must not be waited for.
+func fileOf(path string, most int64) []byte {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil || int64(len(b)) > most {
+		return nil
+	}
+	return b
 }
 
 // npmSettings lists the settings of npm that say where packages come from and how they are fetched.
@@ -236,6 +250,7 @@ func newView(p *plan, program string, asks *patience) (*view, error) {
 	}
 	if len(p.Homes) > 0 {
 		v.npmrc = filepath.Join(p.Homes[0], ".npmrc")
+		asks.ask(v.npmrc)
 		v.public = publicSettings(v.npmrc)
 	}
 	v.addPaths(ownLayer, false, p.Own...)
