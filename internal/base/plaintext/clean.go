@@ -23,18 +23,28 @@ func Clean(s string) (clean string, n int) {
 	return string(c.out), c.n
 }
 
+// separators and blanks are what CleanLine replaces before and after Clean.
+var (
+	separators = strings.NewReplacer("\u2028", "\n", "\u2029", "\n")
+	blanks     = strings.NewReplacer("\n", " ", "\t", " ")
+)
+
 // CleanLine is Clean for a single line: line breaks of any kind and tabs become a
 // space, which is not counted.
 func CleanLine(s string) (clean string, n int) {
-	s = strings.NewReplacer("\u2028", "\n", "\u2029", "\n").Replace(s)
+	s = separators.Replace(s)
 	clean, n = Clean(s)
-	return strings.NewReplacer("\n", " ", "\t", " ").Replace(clean), n
+	return blanks.Replace(clean), n
 }
 
 // FirstHidden returns the offset of the first byte that Clean changes; -1: there is none.
 func FirstHidden(s string) int {
 	before2, before := rune(noNeighbor), rune(noNeighbor)
 	for i, size := 0, 0; i < len(s); i += size {
+		if c := s[i]; c >= ' ' && c < 0x7f { // never hidden
+			before2, before, size = before, rune(c), 1
+			continue
+		}
 		var r rune
 		r, size = utf8.DecodeRuneInString(s[i:])
 		if r == utf8.RuneError && size == 1 || visible.Hidden(r) && !shapes(before2, before, r, runeAt(s[i+size:])) {

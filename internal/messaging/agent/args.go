@@ -29,7 +29,7 @@ func (s schemas) parseArgs(raw []byte) (args, error) {
 		return nil, refuse(mail.InvalidArgument)
 	}
 	for name := range a {
-		if rawjson.GetPath(s.input, "properties", name) == nil {
+		if !s.names[name] {
 			return nil, refusef(mail.InvalidArgument, "there is no argument %s", token(name))
 		}
 	}

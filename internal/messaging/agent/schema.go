@@ -24,7 +24,8 @@ type schemas struct {
 	input, listed, output []byte // raw JSON
 	// accepts compiles input when it is first needed, because most daemons use few tools.
 	accepts  func() (*jsonschema.Resolved, error)
-	mostBody int // bytes of UTF-8; 0: the tool has no body
+	names    map[string]bool // of the arguments
+	mostBody int             // bytes of UTF-8; 0: the tool has no body
 }
 
 // loadSchemas reads schema.jsonc. mostBody bounds a body in bytes, and so in characters;
@@ -39,7 +40,10 @@ func loadSchemas(mostBody int, ttl time.Duration) (map[string]schemas, error) {
 	out := make(map[string]schemas)
 	for tool, raw := range rawjson.Members(rawjson.Get(text, "tools")) {
 		s := schemas{input: e.expand(rawjson.Get(raw, "in"), true), output: e.output(rawjson.Get(raw, "out"))}
-		s.listed = listed(s.input)
+		s.listed, s.names = listed(s.input), make(map[string]bool)
+		for name := range rawjson.Members(rawjson.Get(s.input, "properties")) {
+			s.names[name] = true
+		}
 		if rawjson.GetPath(s.input, "properties", "body") != nil {
 			s.mostBody = mostBody
 		}
