@@ -38,7 +38,7 @@ func placeProblems(o *options, c *config.Config) []config.Problem {
 			out = append(out, o.problemAt("store.postgres", err.Error()))
 		}
 	}
-	return out
+	return append(out, noticeProblems(o, c)...)
 }
 
 func isDirectory(path string) bool {
