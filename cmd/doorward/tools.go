@@ -125,11 +125,29 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
 	}
+	hintPending(result)
 	if string(wire.Get(result, "isError")) == "true" {
 		return &failure{status: exitFailed, err: errors.New("the tool reports an error"), quiet: o.json}
 	}
 	return nil
 }
+
+// hintPending says what a person can do about a call that was still held when its time to wait
+// was over. The command is a new process each time, and an approval is for one caller.
+func hintPending(result []byte) {
+	data := wire.Get(result, "structuredContent")
+	var text []byte
+	for item := range wire.Elements(wire.Get(result, "content")) {
+		text = item
+	}
+	said, _ := wire.GetString(text, "text")
+	if wire.Get(data, "pending") != nil && wire.Get(data, "expires") != nil && strings.HasPrefix(said, notMade) {
+		fmt.Fprintln(stderr(), "doorward: hint: this command is another caller each time, so the same command asks again; approve it while the command waits, and let it wait longer with approvals.wait")
+	}
+}
+
+// notMade begins the text of a result of Doorward about a held call.
+const notMade = "This call was not made yet"
 
 // jsonArgument moves the object of `--json '{…}'` from words to raw and returns the other
 // words. Without an object, the flag only selects JSON output.
