@@ -97,11 +97,12 @@ func sayMissing(missing map[string]string) {
 func newCall() *cobra.Command {
 	o := newInvocation()
 	raw := o.set.String("args", "", "arguments as a JSON object")
+	o.set.Lookup("json").Usage = "print the raw result; a JSON object after it is the arguments"
 	return o.command("call SERVER TOOL [key=value… | --args JSON | --json JSON]", "call one tool", "doorward call notes add_note title=Milk", 2, many,
 		func(ctx context.Context, args []string) error {
 			args = jsonArgument(o.json, raw, args)
 			if len(args) < 2 {
-				return errUsage
+				return missing("call SERVER TOOL", len(args))
 			}
 			arguments, err := toolArguments(*raw, args[2:])
 			if err != nil {
@@ -166,7 +167,7 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 	obj := []byte(raw)
 	if raw != "" {
 		if err := wire.ValidateValue(obj); err != nil || obj[0] != '{' {
-			return nil, fmt.Errorf("%w: --args is not a JSON object", errUsage)
+			return nil, fmt.Errorf("%w: the arguments are not a JSON object", errUsage)
 		}
 	}
 	var edits []rawjson.Edit
@@ -210,6 +211,9 @@ func rpcFailure(err error) error {
 	}
 	if rpc.Code == 1403 {
 		return &failure{status: exitRefused, err: err}
+	}
+	if rpc.Message == "Unknown server" {
+		err = fmt.Errorf("%w; doorward tools lists the servers that you may use, and doorward status all", err)
 	}
 	return &failure{status: exitFailed, err: err}
 }
