@@ -49,19 +49,6 @@ func absentGrants(o *options, key string, read, write []string) (out []config.Pr
 	return out
 }
 
-// noticeProblems returns the problem of a program of approvals.notify that cannot be started.
-// The daemon finds it when it has to tell the operator of the first held call.
-func noticeProblems(o *options, c *config.Config) []config.Problem {
-	command := c.Approvals.Notify.Command
-	if len(command) == 0 {
-		return nil
-	}
-	if _, err := process.Resolve(command[0], os.Getenv("PATH")); err != nil {
-		return []config.Problem{o.problemAt("approvals.notify.command", fmt.Sprintf("the operator would not be told of held calls: %v; correct the program, and give its arguments as further items", err))}
-	}
-	return nil
-}
-
 // unsaid returns the problems of keys about which nothing was said before.
 func unsaid(before, more []config.Problem) []config.Problem {
 	return slices.DeleteFunc(more, func(p config.Problem) bool {
