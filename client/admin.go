@@ -54,7 +54,7 @@ func (c *Client) AdminStream(ctx context.Context, path string, f func(data []byt
 		return fmt.Errorf("making a request: %w", err)
 	}
 	req.Header.Set("Accept", "text/event-stream, application/json")
-	resp, err := c.http.Do(req)
+	resp, err := c.exchange(req)
 	if err != nil {
 		return fmt.Errorf("asking the daemon: %w", err)
 	}

@@ -25,7 +25,7 @@ func (c *Client) ask(ctx context.Context, q question, out any) error {
 	if err != nil {
 		return fmt.Errorf("making a request: %w", err)
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.exchange(req)
 	if err != nil {
 		return fmt.Errorf("asking the daemon: %w", err)
 	}

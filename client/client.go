@@ -332,5 +332,5 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 	if c.guide != nil {
 		return c.guide.do(req)
 	}
-	return c.http.Do(req)
+	return c.exchange(req)
 }

@@ -328,7 +328,7 @@ func (g *guide) do(req *http.Request) (*http.Response, error) {
 			req.Header.Set(protocol.HeaderSession, token)
 			req.Header.Set(protocol.HeaderRenews, "1")
 		}
-		resp, err := g.c.http.Do(req)
+		resp, err := g.c.exchange(req)
 		if err != nil || resp.StatusCode != http.StatusUnauthorized || token == "" {
 			return resp, err
 		}

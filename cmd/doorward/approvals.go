@@ -80,8 +80,15 @@ func localTime(stamp string) string {
 	return t.Local().Format("15:04:05")
 }
 
-// followEvery is the time between two requests for the held calls.
-const followEvery = time.Second
+// waitForHeld returns the held calls when they differ from those of before, or after some time.
+func waitForHeld(ctx context.Context, o *invocation, before []admin.PendingCall) (all []admin.PendingCall, err error) {
+	path := pathApprovals
+	if before != nil {
+		path += "?unlike=" + admin.DigestOfPending(before)
+	}
+	err = o.daemon.ask(ctx, path, &all)
+	return all, err
+}
 
 // heldCall identifies a held call. A daemon that starts again counts from 1 again, so the
 // number alone is not enough; an equal call with an equal number differs in its time.
@@ -96,9 +103,10 @@ func heldCallOf(c admin.PendingCall) heldCall { return heldCall{c.N, c.Time, c.P
 func followPending(ctx context.Context, o *invocation) error {
 	seen := map[heldCall]bool{}
 	keys := keyboard{os.Stdin}
-	for {
-		var all []admin.PendingCall
-		if err := o.daemon.ask(ctx, pathApprovals, &all); err != nil {
+	var all []admin.PendingCall
+	for ctx.Err() == nil {
+		var err error
+		if all, err = waitForHeld(ctx, o, all); err != nil && ctx.Err() == nil {
 			return approvalFailure(err)
 		}
 		for _, c := range all {
@@ -115,12 +123,9 @@ func followPending(ctx context.Context, o *invocation) error {
 				fmt.Fprintf(stderr(), "doorward: %v\n", err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(followEvery):
-		}
+		betweenRequests(ctx)
 	}
+	return nil
 }
 
 // errElsewhere ends a question about a call that is no longer held.
@@ -131,21 +136,26 @@ var errElsewhere = errors.New("settled elsewhere")
 func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open context.Context, end func()) {
 	open, stop := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
+	is := func(q admin.PendingCall) bool { return heldCallOf(q) == heldCallOf(c) }
 	watch.Go(func() {
-		for {
-			select {
-			case <-open.Done():
-				return
-			case <-time.After(followEvery):
-			}
-			var all []admin.PendingCall
-			is := func(q admin.PendingCall) bool { return heldCallOf(q) == heldCallOf(c) }
-			if o.daemon.ask(open, pathApprovals, &all) == nil && !slices.ContainsFunc(all, is) {
+		var all []admin.PendingCall
+		for open.Err() == nil {
+			var err error
+			if all, err = waitForHeld(open, o, all); err == nil && !slices.ContainsFunc(all, is) {
 				stop(errElsewhere)
 			}
+			betweenRequests(open)
 		}
 	})
 	return open, func() { stop(nil); watch.Wait() }
+}
+
+// betweenRequests waits for the time between two requests for the held calls.
+func betweenRequests(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
 }
 
 // The questions about a call, and about a message, which can only be approved once.

@@ -54,12 +54,13 @@ func check(o *invocation, tokenFile string) error {
 func (o *invocation) allProblems(tokenFile string) []config.Problem {
 	w := o.loadWhole()
 	problems := append([]config.Problem{}, w.problems...)
-	if c := w.config; c != nil {
+	if c := w.read; c != nil {
 		problems = append(problems, w.tried()...)
 		problems = append(problems, patternProblems(o.options, c)...)
 		problems = append(problems, denyProblems(o.options, c)...)
 		problems = append(problems, bindProblems(o.options, c, tokenFile)...)
 		problems = append(problems, placeProblems(o.options, c)...)
+		problems = append(problems, unsaid(problems, grantProblems(o.options, c))...)
 		problems = append(problems, sandboxProblems(o.options, c, tokenFile)...)
 	}
 	return append(problems, vetting{o.options}.notAllowed(w)...)

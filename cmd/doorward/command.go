@@ -32,12 +32,7 @@ const many = 1 << 20
 // flags of o.
 func (o *invocation) command(use, short, example string, least, most int, run func(context.Context, []string) error) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Example: example, DisableFlagsInUseLine: true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < least || len(args) > most || least == 1 && most == 1 && args[0] == "" {
-				return errUsage
-			}
-			return nil
-		},
+		Args: argumentsOf(use, least, most),
 		RunE: func(c *cobra.Command, args []string) error {
 			defer o.daemon.close()
 			return run(c.Context(), args)

@@ -25,12 +25,13 @@ func newRoot() *cobra.Command {
 		newServe(), newConnect(), newTools(), newCall(), newStatus(), newCheck(), newAllow(), newSchema(), newVersion(),
 		newWhoami(), newExplain(), newPolicy(), newLogin(), newLogout(), newTrust(), newToken(), newAgent(), newAuth(),
 		newInstructions(), newAudit(), newHistory(), newDoctor(), newUI(), newPending(), newApprove(), newDeny(), newApprovals(), newRestart(), newImport(), newInstall(), newUninstall(), newMan())
-	root.Example = "doorward serve &\ndoorward tools\ndoorward call notes add_note text=hello"
+	root.Example = "doorward serve &\ndoorward tools\ndoorward call notes add_note title=Milk"
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Flags().Bool("version", false, "print the version")
 	root.Version = version
 	root.SetVersionTemplate("doorward {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.SetHelpCommand(newHelp(root))
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprintf(people(), "%s\n\n%s", c.Short, usageText(c)) })
 	root.SetUsageFunc(func(c *cobra.Command) error {
 		_, err := fmt.Fprint(stderr(), usageText(c))
@@ -61,6 +62,22 @@ func run(ctx context.Context, args []string) int {
 		err = fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return report(c, err)
+}
+
+// newHelp returns the command that prints the help of another command.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{Use: "help [COMMAND…]", Short: "print the help of a command", Hidden: true, DisableFlagsInUseLine: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				if c == nil || len(rest) == 0 {
+					c, rest = root, args
+				}
+				return unknown(c, rest)
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		}}
 }
 
 func newVersion() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/daemon/config"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // problemAt returns a problem of the configuration, with the line of its key.
@@ -38,7 +39,20 @@ func placeProblems(o *options, c *config.Config) []config.Problem {
 			out = append(out, o.problemAt("store.postgres", err.Error()))
 		}
 	}
-	return out
+	return append(out, noticeProblems(o, c)...)
+}
+
+// noticeProblems returns the problem of a program of approvals.notify that cannot be started.
+// The daemon finds it when it has to tell the operator of the first held call.
+func noticeProblems(o *options, c *config.Config) []config.Problem {
+	command := c.Approvals.Notify.Command
+	if len(command) == 0 {
+		return nil
+	}
+	if _, err := process.Resolve(command[0], os.Getenv("PATH")); err != nil {
+		return []config.Problem{o.problemAt("approvals.notify.command", fmt.Sprintf("the operator would not be told of held calls: %v; correct the program, and give its arguments as further items", err))}
+	}
+	return nil
 }
 
 func isDirectory(path string) bool {

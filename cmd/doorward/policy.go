@@ -19,6 +19,7 @@ import (
 // whole is a configuration with its policy, as the daemon uses it.
 type whole struct {
 	config   *config.Config // nil: unusable
+	read     *config.Config // config without regard to the policy; nil: the file itself is unusable
 	policy   *policy.Set
 	problems []config.Problem
 	files    []string // the files that it was read from
@@ -29,7 +30,7 @@ func (o *options) loadWhole() whole {
 	found := o.find()
 	file := found.Path
 	c, problems := o.loadFrom(found)
-	w := whole{config: c, problems: problems, files: []string{file}}
+	w := whole{config: c, read: c, problems: problems, files: []string{file}}
 	if c == nil {
 		return w
 	}

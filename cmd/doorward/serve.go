@@ -151,14 +151,14 @@ func reload(o *options, d *daemon.Daemon) []string {
 	if o.found.Path == "" {
 		const late = "there was no configuration when the daemon started: a new one is read at the next start"
 		fmt.Fprintln(stderr(), "doorward: error:", late)
-		d.NotReloaded(late)
+		daemon.NotReloaded(d, late)
 		return []string{""}
 	}
 	w := o.loadWhole()
 	sayProblems(append(w.problems, w.triedForServing()...))
 	if w.config == nil {
 		fmt.Fprintln(stderr(), "doorward: error: the configuration was not reloaded: the running one remains in force")
-		d.NotReloaded(firstProblem(w.problems))
+		daemon.NotReloaded(d, firstProblem(w.problems))
 		return w.files
 	}
 	if err := d.Reload(w.config); err != nil {

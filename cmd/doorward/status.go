@@ -17,6 +17,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
@@ -133,11 +134,14 @@ func newExplain() *cobra.Command {
 	arguments := o.set.String("args", "", "the call's arguments, a JSON object")
 	local := o.set.Bool("local", false, "treat the request as one over the Unix socket or a loopback listener")
 	confirmed := o.set.Bool("confirmed", false, "treat the calling program as confirmed")
-	return o.command("explain --as P ACTION RESOURCE [--args JSON] [--local] [--confirmed]", "show a decision and the rule behind it",
+	return o.command("explain --as P ACTION [RESOURCE] [--args JSON] [--local] [--confirmed]", "show a decision and the rule behind it",
 		"doorward explain --as token:ci tools/call notes/add_note", 1, 2,
 		func(ctx context.Context, rest []string) error {
 			if _, _, err := principal.Parse(*as); err != nil {
 				return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
+			}
+			if !policycheck.Known(rest[0]) {
+				fmt.Fprintf(stderr(), "doorward: Doorward has no action %s; check that it is spelled like the method\n", plaintext.Line(rest[0]))
 			}
 			server, name, _ := strings.Cut(strings.Join(rest[1:], ""), "/")
 			q := url.Values{"as": {*as}, "action": {rest[0]}, "server": {server}, "name": {name},

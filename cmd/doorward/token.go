@@ -14,9 +14,9 @@ import (
 // a running daemon.
 func newToken() *cobra.Command {
 	n := &tokenMaker{o: newInvocation()}
-	n.o.set.DurationVar(&n.expires, "expires", 0, "how long the token is valid; 0: until revoked")
+	n.o.set.Var((*lifetime)(&n.expires), "expires", "how long the token is valid, such as 720h or 30d; 0: until revoked")
 	n.o.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin, approve; comma-separated")
-	n.o.set.DurationVar(&n.overlap, "overlap", 0, "replace the token of that name, which stays valid for this long")
+	n.o.set.Var((*lifetime)(&n.overlap), "overlap", "replace the token of that name, which stays valid for this long")
 	list, revoke := newInvocation(), newInvocation()
 	list.narrows()
 	return group("token", "manage bearer tokens for TCP listeners",
@@ -113,6 +113,9 @@ func tokenList(o *invocation) error {
 	all, err := store.List()
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(stderr(), "doorward: there are no tokens; doorward token new makes one")
 	}
 	var rows [][]string
 	for _, t := range shown(all) {

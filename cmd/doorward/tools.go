@@ -97,11 +97,12 @@ func sayMissing(missing map[string]string) {
 func newCall() *cobra.Command {
 	o := newInvocation()
 	raw := o.set.String("args", "", "arguments as a JSON object")
+	o.set.Lookup("json").Usage = "print the raw result; a JSON object after it is the arguments"
 	return o.command("call SERVER TOOL [key=value… | --args JSON | --json JSON]", "call one tool", "doorward call notes add_note title=Milk", 2, many,
 		func(ctx context.Context, args []string) error {
 			args = jsonArgument(o.json, raw, args)
 			if len(args) < 2 {
-				return errUsage
+				return missing("call SERVER TOOL", len(args))
 			}
 			arguments, err := toolArguments(*raw, args[2:])
 			if err != nil {
@@ -125,11 +126,29 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
 	}
+	hintPending(result)
 	if string(rawjson.Get(result, "isError")) == "true" {
 		return &failure{status: exitFailed, err: errors.New("the tool reports an error"), quiet: o.json}
 	}
 	return nil
 }
+
+// hintPending says what a person can do about a call that was still held when its time to wait
+// was over. The command is a new process each time, and an approval is for one caller.
+func hintPending(result []byte) {
+	data := wire.Get(result, "structuredContent")
+	var text []byte
+	for item := range wire.Elements(wire.Get(result, "content")) {
+		text = item
+	}
+	said, _ := wire.GetString(text, "text")
+	if wire.Get(data, "pending") != nil && wire.Get(data, "expires") != nil && strings.HasPrefix(said, notMade) {
+		fmt.Fprintln(stderr(), "doorward: hint: this command is another caller each time, so the same command asks again; approve it while the command waits, and let it wait longer with approvals.wait")
+	}
+}
+
+// notMade begins the text of a result of Doorward about a held call.
+const notMade = "This call was not made yet"
 
 // jsonArgument moves the object of `--json '{…}'` from words to raw and returns the other
 // words. Without an object, the flag only selects JSON output.
@@ -148,7 +167,7 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 	obj := []byte(raw)
 	if raw != "" {
 		if err := wire.ValidateValue(obj); err != nil || obj[0] != '{' {
-			return nil, fmt.Errorf("%w: --args is not a JSON object", errUsage)
+			return nil, fmt.Errorf("%w: the arguments are not a JSON object", errUsage)
 		}
 	}
 	var edits []rawjson.Edit
@@ -192,6 +211,9 @@ func rpcFailure(err error) error {
 	}
 	if rpc.Code == 1403 {
 		return &failure{status: exitRefused, err: err}
+	}
+	if rpc.Message == "Unknown server" {
+		err = fmt.Errorf("%w; doorward tools lists the servers that you may use, and doorward status all", err)
 	}
 	return &failure{status: exitFailed, err: err}
 }

@@ -148,7 +148,7 @@ func (h heldActs) settle(ctx context.Context, who *principal.Principal, n uint64
 
 // approver returns the functions that the admin API needs for approvals.
 func (a api) approver() admin.Approver {
-	return admin.Approver{Enter: a.enterApprove, Operator: a.mustBeOperator, Pending: a.pending, Grants: a.grants,
+	return admin.Approver{Enter: a.enterApprove, Operator: a.mustBeOperator, Pending: a.pending, Waits: a.waits, Grants: a.grants,
 		Passkeys: a.passkeys,
 		Settle: func(ctx context.Context, who *principal.Principal, n uint64, s admin.Settlement) error {
 			return heldActs(a).settle(ctx, who, n, s.Preview, approval.Verdict{Approve: s.Decision == "approve", For: s.For, Why: s.Why})
@@ -168,6 +168,13 @@ func (a api) enterApprove(r *http.Request, who *principal.Principal, what string
 		return nil, err
 	}
 	return func() { pass.Leave("ok", 0) }, nil
+}
+
+// waits reports whether a request of a caller for the held calls may go on: its proof and its
+// right hold, and the daemon does not stop.
+func (a api) waits(who *principal.Principal) bool {
+	may := a.d.gate.Allows(policy.Request{Who: who, Action: policy.ActionApprove}).Allow
+	return may && a.d.callers.standing(who) && !a.d.listeners.stopping.Load()
 }
 
 // mustBeOperator accepts, on the Unix socket, only the daemon's own user at a terminal that

@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/console"
 	"github.com/doorward/doorward/internal/daemon/passkey"
 	"github.com/doorward/doorward/internal/daemon/telemetry"
@@ -71,7 +70,7 @@ type Daemon struct {
 	arrivals *peer.Arrivals
 
 	reloading sync.Mutex
-	reloaded  atomic.Pointer[admin.Configuration] // the result of the last reload; nil: there was none
+	inForce   inForce
 
 	listeners *listeners
 	console   *console.Console

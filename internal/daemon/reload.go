@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
@@ -16,29 +15,18 @@ import (
 func (d *Daemon) Reload(c *config.Config) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	if err := d.reload(c); err != nil {
-		d.NotReloaded(err.Error())
+	if err := takeOver(d, c); err != nil {
+		NotReloaded(d, err.Error())
 		return err
 	}
 	return nil
 }
 
 // NotReloaded keeps the reason why the configuration was not reloaded, for the status.
-func (d *Daemon) NotReloaded(reason string) {
-	d.reloaded.Store(&admin.Configuration{NotReloaded: reason, Restart: d.configuration().Restart})
-}
+func NotReloaded(d *Daemon, reason string) { d.inForce.failed(reason) }
 
-// configuration returns the state of the configuration in force.
-func (d *Daemon) configuration() admin.Configuration {
-	out := admin.Configuration{}
-	if last := d.reloaded.Load(); last != nil {
-		out = *last
-	}
-	out.File = d.o.Config.File
-	return out
-}
-
-func (d *Daemon) reload(c *config.Config) error {
+// takeOver makes the changes of a reload.
+func takeOver(d *Daemon, c *config.Config) error {
 	if err := d.places.check(); err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
@@ -65,7 +53,7 @@ func (d *Daemon) reload(c *config.Config) error {
 	if m := d.messaging.Load(); m != nil {
 		m.server.PolicyChanged()
 	}
-	d.reloaded.Store(&admin.Configuration{Restart: restart})
+	d.inForce.took(restart)
 	d.audit.Later(&audit.Record{Kind: audit.Event, Source: "config", Action: "config.reload"})
 	d.log.Info("configuration reloaded", "servers", len(set.relay))
 	return nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -32,6 +33,8 @@ type listeners struct {
 	refused []Refused
 	https   []*http.Server
 	ready   bool
+
+	stopping atomic.Bool
 }
 
 // Run opens the listeners, reports them, and serves until ctx ends. The error is
@@ -155,6 +158,7 @@ func (ls *listeners) stop() {
 	ls.mu.Lock()
 	servers, listeners := ls.https, ls.open
 	ls.mu.Unlock()
+	ls.stopping.Store(true)
 	for _, l := range listeners {
 		l.Close()
 	}

@@ -56,7 +56,7 @@ func (a api) enterAdmin(r *http.Request, who *principal.Principal, what string) 
 func (a api) status() admin.Status {
 	a.d.listeners.mu.Lock()
 	defer a.d.listeners.mu.Unlock()
-	s := admin.Status{Version: a.d.o.Version, Ready: a.d.listeners.ready, Sessions: a.d.door.Sessions(), Servers: []admin.Server{}, Listeners: []admin.Listener{}, Configuration: a.d.configuration()}
+	s := admin.Status{Version: a.d.o.Version, Ready: a.d.listeners.ready, Sessions: a.d.door.Sessions(), Servers: []admin.Server{}, Listeners: []admin.Listener{}, Configuration: a.d.inForce.shown(a.d.o.Config.File)}
 	for _, l := range a.d.listeners.open {
 		auth := "none"
 		if l.AuthEnforced {

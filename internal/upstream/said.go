@@ -16,7 +16,7 @@ const (
 type said struct {
 	mu    sync.Mutex
 	lines []string
-	fault string // the first line of the last process that looks like an error
+	fault string // the first line of the last process that names an error, else that looks like one
 	end   string
 	stray string // the last line on standard output that was no message
 }
@@ -33,6 +33,18 @@ func reportsFault(line string) bool {
 	line = strings.ToLower(line)
 	faults := []string{"error:", "error ", "fatal", "exception", "cannot ", "not found", "denied", "refused"}
 	return slices.ContainsFunc(faults, func(word string) bool { return strings.Contains(line, word) })
+}
+
+// namesFault reports whether a line begins with the name of an error, such as TypeError: of
+// Node.js and Python. Before such a line these print the code that threw it, which often looks
+// like an error too.
+func namesFault(line string) bool {
+	name, _, found := strings.Cut(line, ":")
+	if _, last, qualified := strings.Cut(name, " "); qualified && !strings.HasPrefix(last, "[") { // Error [ERR_MODULE_NOT_FOUND]
+		return false
+	}
+	name, _, _ = strings.Cut(name, " ")
+	return found && (strings.HasSuffix(name, "Error") || strings.HasSuffix(name, "Exception"))
 }
 
 // clipped returns at most saidBytes bytes of a line.
@@ -57,7 +69,7 @@ func (s *said) add(line string) {
 	line = clipped(line)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fault == "" && reportsFault(line) {
+	if s.fault == "" && reportsFault(line) || !namesFault(s.fault) && namesFault(line) {
 		s.fault = line
 	}
 	if len(s.lines) == saidLines {

@@ -33,7 +33,7 @@ func (s *Server) Counts() Counts {
 
 // LastWords returns how the last process of a stdio server ended, "" if none has, and the
 // last lines on standard error since a process was last started: at most 5, each of at most
-// 200 bytes, preceded by the first line that looks like an error.
+// 200 bytes, preceded by the first line that names an error, or else looks like one.
 func (s *Server) LastWords() (end string, lines []string) {
 	s.said.mu.Lock()
 	defer s.said.mu.Unlock()

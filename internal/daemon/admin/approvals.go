@@ -87,6 +87,7 @@ type Approver struct {
 	Enter    func(r *http.Request, who *principal.Principal, what string) (leave func(), err error)
 	Operator func(r *http.Request, who *principal.Principal) error
 	Pending  func(ctx context.Context) []PendingCall
+	Waits    func(who *principal.Principal) bool // whether a request of the caller for Pending may go on
 	Settle   func(ctx context.Context, who *principal.Principal, n uint64, s Settlement) error
 	Grants   func() []Grant
 	Passkeys func() []Passkey
@@ -103,7 +104,7 @@ func (o Options) approvalPaths() map[string]handler {
 	}
 	o.Enter = o.Approver.Enter
 	return map[string]handler{
-		pathApprovals: o.guarded("approvals", func(r *http.Request) (any, int) { return o.Approver.Pending(r.Context()), http.StatusOK }),
+		pathApprovals: o.pending,
 		pathApprovals + "/": o.operated("approvals/settle", func(r *http.Request, who *principal.Principal, body []byte) error {
 			n, err := strconv.ParseUint(strings.TrimPrefix(r.URL.Path, pathApprovals+"/"), 10, 64)
 			var s Settlement

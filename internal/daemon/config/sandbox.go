@@ -33,12 +33,15 @@ func parseSize(text string) (Size, bool) {
 // size decodes a number of bytes with or without its unit.
 func (d *decoder) size(n *yaml.Node, key string, f field, v reflect.Value) {
 	high, _ := parseSize(f.max)
+	low, _ := parseSize(f.min) // 0 if there is no min
 	got, ok := parseSize(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!int" || !ok:
 		d.report.fail(key, "this must be a size with its unit, such as 512MiB or 2GiB, or 0"+withBinaryUnit(n.Value))
 	case got > high:
 		d.report.fail(key, fmt.Sprintf("%s is more than %s", plaintext.Clip(n.Value, maxShown), f.max))
+	case got > 0 && got < low:
+		d.report.fail(key, fmt.Sprintf("%s is less than %s; write the size with its unit, such as 512MiB, or 0", plaintext.Clip(n.Value, maxShown), f.min))
 	default:
 		v.SetInt(int64(got))
 	}

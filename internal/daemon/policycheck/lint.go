@@ -219,10 +219,14 @@ func (l *linter) server(name string) {
 // action warns of an action that Doorward does not know. Every method is an action, but a
 // spelling mistake is more likely.
 func (l *linter) action(id string) {
-	known := slices.Contains(methods(), id) || strings.HasPrefix(id, policy.ServerAgent+".") || strings.HasPrefix(id, policy.ServerInstructions+".")
-	if _, group := policy.Groups()[id]; !known && !group {
+	if _, group := policy.Groups()[id]; !Known(id) && !group {
 		l.warn("Doorward has no action %s; check that it is spelled like the method", policy.Clip(id))
 	}
+}
+
+// Known reports whether Doorward knows an action by name.
+func Known(id string) bool {
+	return slices.Contains(methods(), id) || strings.HasPrefix(id, policy.ServerAgent+".") || strings.HasPrefix(id, policy.ServerInstructions+".")
 }
 
 // methods returns the actions that Doorward knows by name.

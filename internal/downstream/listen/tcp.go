@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
@@ -48,6 +49,12 @@ func refuse(addr string, err error) *RefusedError {
 	reason := err.Error()
 	if errors.As(err, &op) && op.Op == "listen" {
 		reason = op.Err.Error()
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		reason += ": another program listens there, such as a second daemon; stop it, or set another port in addr"
+	case errors.Is(err, syscall.EACCES):
+		reason += ": ports below 1024 are for root alone; set another port in addr"
 	}
 	return &RefusedError{Addr: addr, Reason: reason, Err: err}
 }

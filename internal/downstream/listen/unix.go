@@ -86,7 +86,7 @@ func socketPath(addr, runtimeDir string) (string, error) {
 		return addr, err
 	}
 	if len(path) > peer.MaxSocketPath {
-		return path, fmt.Errorf("the path has %d bytes, a socket may have %d: choose a shorter one", len(path), peer.MaxSocketPath)
+		return path, fmt.Errorf("the path has %d bytes, a socket may have %d: set listen.unix or --runtime-dir to a shorter path", len(path), peer.MaxSocketPath)
 	}
 	return path, nil
 }
