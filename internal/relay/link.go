@@ -52,17 +52,22 @@ func (l *link) get(ctx context.Context) (*liveConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.b.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, l.b.Timeout)
-		defer cancel()
-	}
+	ctx, cancel := l.b.limited(ctx)
+	defer cancel()
 	select {
 	case <-d.done:
 		return d.c, d.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// limited bounds a context by the server's limit for a call, if it has one.
+func (b *backend) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.Timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, b.Timeout)
 }
 
 // dialled returns the attempt to wait for: a finished one if the connection is open, the one
