@@ -62,14 +62,6 @@ func (l *link) get(ctx context.Context) (*liveConn, error) {
 	}
 }
 
-// limited bounds a context by the server's limit for a call, if it has one.
-func (b *backend) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if b.Timeout <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, b.Timeout)
-}
-
 // dialled returns the attempt to wait for: a finished one if the connection is open, the one
 // in progress, or a new one.
 func (l *link) dialled() (*dialling, error) {

@@ -44,6 +44,9 @@ const (
 	lastRetry  = time.Minute
 )
 
+// steadyTime is how long a connection or a listen is open if its end is no failure of its opening.
+const steadyTime = 10 * time.Second
+
 // run keeps the listen open until it ends, and then opens its successor if needed.
 func (l *listening) run() {
 	h := l.hub
