@@ -285,46 +285,6 @@ func TestNoInitAndNoUnfinishedWords(t *testing.T) {
 	}
 }
 
-// TestTheCommandLinePrintsThroughOnePrinter: only cmd/doorward/print.go, and the package of
-// children, use the standard streams. Servers, agents and clients choose much of what is
-// printed, and print.go makes hidden characters in it visible.
-func TestTheCommandLinePrintsThroughOnePrinter(t *testing.T) {
-	t.Parallel()
-	streams := map[string]bool{"os.Stdout": true, "os.Stderr": true, "fmt.Print": true, "fmt.Println": true, "fmt.Printf": true,
-		"syscall.Stdout": true, "syscall.Stderr": true, "print": true, "println": true}
-	for _, p := range packages(t) {
-		if p.ImportPath == "internal/upstream/process" {
-			continue // the streams of children
-		}
-		for _, name := range p.GoFiles {
-			if p.ImportPath == "cmd/doorward" && name == "print.go" {
-				continue
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), p.Dir+"/"+name, nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				used := ""
-				switch n := n.(type) {
-				case *ast.SelectorExpr:
-					if x, ok := n.X.(*ast.Ident); ok {
-						used = x.Name + "." + n.Sel.Name
-					}
-				case *ast.CallExpr:
-					if f, ok := n.Fun.(*ast.Ident); ok {
-						used = f.Name
-					}
-				}
-				if streams[used] {
-					t.Errorf("%s/%s uses %s: print through stdout() and stderr() of cmd/doorward/print.go", p.ImportPath, name, used)
-				}
-				return true
-			})
-		}
-	}
-}
-
 func has(list, name string) bool {
 	for _, f := range strings.Fields(list) {
 		if f == name || strings.HasSuffix(f, "/") && strings.HasPrefix(name, f) {

@@ -88,7 +88,7 @@ func (o *invocation) auditDir() (dir, state string, err error) {
 	if c != nil {
 		return daemon.AuditDir(state, c), state, nil
 	}
-	o.say(problems)
+	sayOnce(o.options, problems)
 	dir, err = auditDirAlone(o.configFile(), state)
 	return dir, state, err
 }

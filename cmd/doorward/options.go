@@ -100,14 +100,14 @@ func (o *options) loadFrom(found config.Found) (*config.Config, []config.Problem
 func configured(o *options) (*config.Config, error) {
 	c, problems := o.load()
 	if c == nil {
-		o.say(problems)
+		sayOnce(o, problems)
 		return nil, fail(exitFailed, "the configuration has problems: correct them, or name another file with --config")
 	}
 	return c, nil
 }
 
-// say prints the problems of the configuration of a command, once.
-func (o *options) say(problems []config.Problem) {
+// sayOnce prints the problems of the configuration of a command, once.
+func sayOnce(o *options, problems []config.Problem) {
 	if !o.said {
 		o.said = true
 		sayProblems(problems)

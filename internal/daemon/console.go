@@ -106,6 +106,9 @@ func (h consoleHost) mayBegin(r *http.Request) error {
 	if errors.Is(err, peer.ErrUnavailable) {
 		return nil
 	}
+	if errors.Is(err, peer.ErrNotFound) {
+		return fmt.Errorf("%w: %w", console.ErrGone, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", console.ErrUnknownProgram, err)
 	}

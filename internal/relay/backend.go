@@ -283,6 +283,14 @@ func (b *backend) close() {
 	}
 }
 
+// limited bounds a context by the server's limit for a call, if it has one.
+func (b *backend) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if b.Timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, b.Timeout)
+}
+
 // trouble describes the failed attempts to connect to a server since it was last connected.
 type trouble struct {
 	count int

@@ -68,6 +68,8 @@ func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, ur
 		return settle, false, nil
 	}
 	l.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
+	ctx, cancel := l.b.limited(ctx)
+	defer cancel()
 	granted, err := l.hub.cover(ctx, h.watcher)
 	if err == nil && !granted.URIs[uri] {
 		l.unsubscribe(x, c, uri)

@@ -24,7 +24,7 @@ func (tr *translation) filterList(x *front.Exchange, l *link, c *liveConn, metho
 	if x.Era == front.Modern && rawjson.IsText(rawjson.Get(result, "cacheScope"), "public") { // policy may show others fewer entries
 		edits = append(edits, rawjson.Edit{Key: "cacheScope", Value: []byte(`"private"`)})
 	}
-	if next := rawjson.Get(result, "nextCursor"); next != nil && l.seals(c) {
+	if next := listing.Next(result); next != nil && l.seals(c) {
 		sealed, err := tr.seal.SealCursor(next, x.Who, l.b.Name, method)
 		if err != nil {
 			tr.log.Error("sealing a cursor", "err", err)

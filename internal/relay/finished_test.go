@@ -113,7 +113,7 @@ func TestADeniedListenStartsNothing(t *testing.T) {
 			h.forbid(`forbid (principal, action, resource == Server::"s");`)
 			s.open()[len(s.open())-1].close()
 			eventually(t, "the connection ends", func() bool { return !c.alive() })
-			if hub.retry(hub.now, 1) || s.connected() != connected {
+			if hub.now.retry(1) || s.connected() != connected {
 				t.Errorf("%d connections, want %d", s.connected(), connected)
 			}
 		})

@@ -37,9 +37,12 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 	case question.MayAsk(t.Method()) && x.Era != c.era:
 		return rawjson.Set(p, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
 	case listing.Is(t.Method()) && l.seals(c):
-		raw := rawjson.Get(p, "cursor")
-		if raw == nil {
+		raw := listing.Cursor(p)
+		switch {
+		case rawjson.Get(p, "cursor") == nil:
 			return p, nil
+		case raw == nil:
+			return rawjson.Set(p, rawjson.Edit{Key: "cursor"}), nil
 		}
 		inner, err := tr.seal.OpenCursor(raw, x.Who, l.b.Name, t.Method())
 		if err != nil {

@@ -231,7 +231,6 @@ func TestCursors(t *testing.T) {
 					"other principal": list("/mcp/s", "token:bob", `{"cursor":`+cursor+`}`),
 					"other server":    list("/mcp/other", "uid:1000", `{"cursor":`+cursor+`}`),
 					"bare":            list("/mcp/s", "uid:1000", `{"cursor":"s é"}`),
-					"null":            list("/mcp/s", "uid:1000", `{"cursor":null}`),
 				} {
 					equal(t, what, field(end, "error"), `{"code":-32602,"message":"Invalid cursor"}`)
 				}

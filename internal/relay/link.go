@@ -52,11 +52,8 @@ func (l *link) get(ctx context.Context) (*liveConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.b.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, l.b.Timeout)
-		defer cancel()
-	}
+	ctx, cancel := l.b.limited(ctx)
+	defer cancel()
 	select {
 	case <-d.done:
 		return d.c, d.err

@@ -35,7 +35,7 @@ func (k *links) new(b *backend, o owner) *link {
 	l := &link{b: b, owner: o, meta: k.meta, opens: k.opens}
 	l.ctx, l.end = context.WithCancel(k.closing)
 	l.hub = hub{b: b, client: o.client, ctx: l.ctx, get: l.get, live: &l.live, asks: &l.asks, log: k.log, traces: k.watch}
-	l.asks = questioner{owner: o, questions: questions{gate: k.gate, acts: k.acts, server: b.Name}, rules: b.Scan, unasked: &b.unasked, known: &b.asking,
+	l.asks = questioner{owner: o, questions: questions{gate: k.gate, acts: k.acts, server: b.Name, excess: &excess{sums: &b.unasked, note: k.note}}, rules: b.Scan, unasked: &b.unasked, known: &b.asking,
 		leaving: k.leaving, note: k.note, log: k.log, ctx: l.ctx, only: l.hub.only}
 	l.late = latecomer{b: b, hub: &l.hub, ctx: l.ctx, get: l.get, drop: l.drop, log: k.log}
 	l.used.Store(time.Now().UnixNano())

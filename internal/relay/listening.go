@@ -44,6 +44,9 @@ const (
 	lastRetry  = time.Minute
 )
 
+// steadyTime is how long a connection or a listen is open if its end is no failure of its opening.
+const steadyTime = 10 * time.Second
+
 // run keeps the listen open until it ends, and then opens its successor if needed.
 func (l *listening) run() {
 	h := l.hub
@@ -318,7 +321,7 @@ func (h *hub) reopen(ended *listening, acknowledged, cause bool) {
 		case <-h.ctx.Done():
 			return
 		}
-		if h.retry(ended, tries) {
+		if ended.retry(tries) {
 			return
 		}
 	}
@@ -326,12 +329,12 @@ func (h *hub) reopen(ended *listening, acknowledged, cause bool) {
 
 // retry opens the successor of a listen, unless policy denies the server to all that listen. False: it has to be tried
 // again.
-func (h *hub) retry(ended *listening, tries int) bool {
-	if h.denied() {
+func (l *listening) retry(tries int) bool {
+	if l.denied() {
 		return false
 	}
-	c, err := h.get(h.ctx)
-	return h.replace(ended, c, err, tries)
+	c, err := l.hub.get(l.hub.ctx)
+	return l.hub.replace(l, c, err, tries)
 }
 
 // next returns the tries of a listen's successor: none after one that was open for long.
@@ -343,16 +346,16 @@ func (l *listening) next(acknowledged bool) int {
 }
 
 // denied reports whether clients listen, and policy lets none of them see the server by now.
-func (h *hub) denied() bool {
-	all := h.listening()
+func (l *listening) denied() bool {
+	all := l.watchers()
 	return len(all) > 0 && !slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() })
 }
 
-// listening returns the watchers for which the server has to be listened to.
-func (h *hub) listening() (out []*watcher) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for w := range h.watchers {
+// watchers returns the watchers for which the server has to be listened to.
+func (l *listening) watchers() (out []*watcher) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	for w := range l.hub.watchers {
 		if w.listens {
 			out = append(out, w)
 		}

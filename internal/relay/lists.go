@@ -44,7 +44,7 @@ type lists struct {
 // request.
 func (v *lists) of(ctx context.Context, x *front.Exchange, t target) front.Reply {
 	k, ok := listing.PinKind(x.Method)
-	if !ok || t.b.Pin == nil || rawjson.Get(x.Params, "cursor") != nil || !t.b.Pin.Knows(k) {
+	if !ok || t.b.Pin == nil || listing.Cursor(x.Params) != nil || !t.b.Pin.Knows(k) {
 		return v.calls.call(ctx, x, t)
 	}
 	l := v.sessions.linkFor(x, t.b)
@@ -150,7 +150,7 @@ func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	t.b.answered(v.log, x.Method)
 	t.shelf.done(x, t.b, kind, x.Method)
 	return listing.Share{Server: p.Server, Entries: listing.Prefixed(p.Server, kind, rawjson.Get(reply.Result, kind.Member)),
-		Next: rawjson.Get(reply.Result, "nextCursor")}
+		Next: listing.Next(reply.Result)}
 }
 
 // join makes one result of all shares.
@@ -208,7 +208,7 @@ func appendMissing(out []byte, parts []listing.Share) []byte {
 // pages returns the servers to ask and their cursors: every visible server from the start, or
 // those in the client's cursor.
 func (v *lists) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
-	raw := rawjson.Get(x.Params, "cursor")
+	raw := listing.Cursor(x.Params)
 	if raw == nil {
 		var out []listing.Page
 		for _, b := range v.sight.servers(x.Who) {
@@ -328,7 +328,7 @@ func (tr *translation) approved(x *front.Exchange, b *backend, method string) []
 // hasty. Hurry is nil for other clients, and if the list goes on from a cursor.
 func hurry(ctx context.Context, x *front.Exchange, servers func(*principal.Principal) []*backend) (context.Context, *listing.Hurry) {
 	k, ok := listing.PinKind(x.Method)
-	if !ok || !listing.Hasty(clientName(x)) || rawjson.Get(x.Params, "cursor") != nil {
+	if !ok || !listing.Hasty(clientName(x)) || listing.Cursor(x.Params) != nil {
 		return ctx, nil
 	}
 	return listing.NewHurry(ctx, slices.ContainsFunc(servers(x.Who), func(b *backend) bool { return b.Pin != nil && b.Pin.Knows(k) }))

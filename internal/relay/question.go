@@ -18,16 +18,21 @@ type questions struct {
 	gate   *gate.Gate
 	acts   *acts
 	server string
+	excess *excess
 }
 
 // decide decides and records one question of a server, wherever it is in a message, and
 // labels it with the server's name. The caller leaves the pass once the outcome is known.
 // After an error nothing of the question may reach the client.
 func (q *questions) decide(to question.Client, method string, params []byte) (labelled []byte, pass gate.Pass, err error) {
+	if q.excess.refuses(q.server, method) {
+		return nil, pass, failure.ErrAsksTooMuch
+	}
 	to.X.Size = int64(len(params))
 	act := q.acts.of(&to.X, q.server, method, "")
 	act.Kind = gate.Question
 	if pass, err = q.gate.Enter(act); err != nil {
+		q.excess.refused(method)
 		return nil, pass, errors.Join(failure.ErrAsksTooMuch, err)
 	}
 	ok := question.Serves(to.Caps, method, params) && !(to.Inside && question.CapabilityOf(method) == "") && !to.MixesTasks(method)
@@ -35,10 +40,16 @@ func (q *questions) decide(to question.Client, method string, params []byte) (la
 		params, ok = question.Label(q.server, params)
 	}
 	if !ok {
-		pass.Leave("unsupported", 0)
+		q.unsupported(pass, method)
 		return nil, pass, failure.ErrAsksTooMuch
 	}
 	return params, pass, nil
+}
+
+// unsupported ends an allowed question that no client can be asked.
+func (q *questions) unsupported(pass gate.Pass, method string) {
+	q.excess.refused(method)
+	pass.Leave("unsupported", 0)
 }
 
 // embedded has every question inside a part of a server's message decided, at any depth, and

@@ -109,7 +109,7 @@ func (a *questioner) pose(ctx context.Context, x *front.Exchange, to question.Cl
 		return upstream.Reply{}, err
 	}
 	if to.X.Session == nil {
-		pass.Leave("unsupported", 0)
+		a.questions.unsupported(pass, method)
 		return upstream.Reply{}, failure.ErrAsksTooMuch
 	}
 	if to.X.Session.Server == "" {
@@ -269,7 +269,7 @@ func (a *questioner) askedBeside(c *liveConn, e upstream.Event) {
 // refuseAll refuses and records a question that cannot be assigned to one client.
 func (a *questioner) refuseAll(c *liveConn, e upstream.Event) {
 	if _, pass, err := a.questions.decide(question.Client{X: front.Exchange{Who: a.who}}, e.Method, e.Params); err == nil {
-		pass.Leave("unsupported", 0)
+		a.questions.unsupported(pass, e.Method)
 	}
 	a.refuse(c, e)
 }

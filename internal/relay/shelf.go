@@ -45,7 +45,7 @@ func (s *shelving) take(result []byte) {
 
 // done keeps the list on the connection if it may be used again.
 func (s *shelving) done(x *front.Exchange, b *backend, kind listing.Kind, method string) {
-	if s.conn == nil || len(s.result) == 0 || len(s.result) > listing.ShelfBytes || rawjson.Get(s.result, "nextCursor") != nil {
+	if s.conn == nil || len(s.result) == 0 || len(s.result) > listing.ShelfBytes || listing.Next(s.result) != nil {
 		return
 	}
 	until, ok := s.conn.holds(b, method, s.result, s.asked)

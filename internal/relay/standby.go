@@ -9,9 +9,6 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// steadyTime is how long a connection is open if its end is no failure of its opening.
-const steadyTime = 10 * time.Second
-
 // standby waits for the end of a connection of legacy sessions that listen. It then opens the
 // next one, so that they hear the server again before they call it. Its hub guards its fields.
 type standby struct {

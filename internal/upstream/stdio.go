@@ -88,16 +88,6 @@ func (c *stdioConn) awaitStatus() bool {
 	}
 }
 
-// Finished is the method behind the function of that name.
-func (c *stdioConn) Finished() bool {
-	select {
-	case <-c.proc.Done():
-		return c.proc.Err() == nil && !c.quiet.Load()
-	default:
-		return false
-	}
-}
-
 // Pause returns how long the server's next start for a handshake with initParams has to wait
 // because its last process ended by itself; 0: not at all. A Dial before that fails at once.
 func (s *Server) Pause(initParams []byte) time.Duration {

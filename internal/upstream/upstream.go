@@ -247,8 +247,16 @@ func After(c Conn, f func()) {
 
 // Finished reports whether the program behind c has ended by itself with exit status 0, as one does that was idle.
 func Finished(c Conn) bool {
-	f, ok := c.(interface{ Finished() bool })
-	return ok && f.Finished()
+	s, ok := c.(*stdioConn)
+	if !ok || s.quiet.Load() {
+		return false
+	}
+	select {
+	case <-s.proc.Done():
+		return s.proc.Err() == nil
+	default:
+		return false
+	}
 }
 
 // userAgent returns "name/version" of the client info, as far as it has them.

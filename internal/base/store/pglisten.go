@@ -122,6 +122,9 @@ const (
 	// connection. The server may not have noticed the loss yet.
 	endFormer = `SELECT pg_terminate_backend(pid, 1000) FROM pg_locks WHERE pid = ?2 AND locktype = 'advisory' AND granted
 		AND (CAST(classid AS BIGINT) << 32) | CAST(objid AS BIGINT) = hashtextextended(?1, 0)`
+	nameHolder = `SELECT CAST(pid AS BIGINT) FROM pg_locks WHERE locktype = 'advisory' AND granted
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND (CAST(classid AS BIGINT) << 32) | CAST(objid AS BIGINT) = hashtextextended(?1, 0)`
 )
 
 // hold takes the name of this daemon for as long as c is open. If another daemon has it, it
@@ -143,6 +146,7 @@ func (p *postgres) hold(ctx context.Context, c *pgConn) error {
 	})
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "55P03" {
+		p.holder.Store(c.holderOf(ctx, name))
 		p.taken.Store(true)
 		return p.errNode()
 	}
@@ -152,6 +156,21 @@ func (p *postgres) hold(ctx context.Context, c *pgConn) error {
 	return err
 }
 
+// holderOf returns the process of the server that holds a name; 0: it is not known.
+func (c *pgConn) holderOf(ctx context.Context, name string) (pid int64) {
+	_ = c.query(ctx, nameHolder, []any{name}, func(v []any) error { // without an answer the error says less
+		pid, _ = v[0].(int64)
+		return nil
+	})
+	return pid
+}
+
+// errNode also says how to end the session of a daemon that is gone: a connection pooler, or the server until it
+// notices the loss, keeps it.
 func (p *postgres) errNode() error {
-	return fmt.Errorf("%w, %q: give each daemon a name of its own (store.node)", ErrNode, p.o.Node)
+	err := fmt.Errorf("%w, %q: give each daemon a name of its own (store.node)", ErrNode, p.o.Node)
+	if pid := p.holder.Load(); pid != 0 {
+		err = fmt.Errorf("%w; if that daemon has ended, PostgreSQL or a connection pooler still keeps its session: restart the pooler, or run SELECT pg_terminate_backend(%d)", err, pid)
+	}
+	return err
 }

@@ -37,8 +37,9 @@ type postgres struct {
 	// channel is that of NOTIFY. self is a random prefix of the payloads of this process,
 	// whose own signals are delivered without the server.
 	channel, self string
-	backend       int64       // process of the server that holds the name of this daemon; 0: none yet
-	taken         atomic.Bool // another daemon has the name, after a lost connection
+	backend       int64        // process of the server that holds the name of this daemon; 0: none yet
+	taken         atomic.Bool  // another daemon has the name, after a lost connection
+	holder        atomic.Int64 // the process of the server that holds the name for another daemon; 0: unknown
 
 	beginLimit, fateLimit time.Duration // the constants, except in tests
 

@@ -135,6 +135,16 @@ func (b *book) redeem(text string, v Visit) (secret string, s *session, err erro
 	return secret, s, nil
 }
 
+// giveBack ends a session whose cookie reaches no program, and makes its code good again.
+func (b *book) giveBack(text string, s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.end(s)
+	if c := b.codes[digestOf(text)]; c != nil && c.began == s {
+		c.began = nil
+	}
+}
+
 // find returns the session of a cookie on the session's listener, shown by the program that
 // signed in; nil: none. A browser sends cookies to all ports of a host, so a server on another
 // port may get this one: a cookie that another program shows was stolen, and ends the session.

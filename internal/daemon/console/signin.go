@@ -40,7 +40,8 @@ const (
 )
 
 // signIn serves POST /ui/session: it takes a code and sets the cookie. A code that a program of
-// an agent presents is used up, because the operator did not give it to that program.
+// an agent presents is used up, because the operator did not give it to that program. One that
+// comes over a connection that has ended is not: nothing got the cookie.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
@@ -53,13 +54,17 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 		http.Error(w, http.StatusText(formStatus(err)), formStatus(err))
 		return
 	}
-	secret, s, err := c.sessions.redeem(strings.TrimSpace(f.Get("code")), v)
+	code := strings.TrimSpace(f.Get("code"))
+	secret, s, err := c.sessions.redeem(code, v)
 	if err != nil {
 		c.o.Refused(r, err.Error())
 		http.Error(w, notValid, http.StatusForbidden)
 		return
 	}
 	if err := c.o.MayBegin(r); err != nil {
+		if errors.Is(err, ErrGone) {
+			c.sessions.giveBack(code, s)
+		}
 		c.sessions.close(s)
 		text, why := unwelcome(err)
 		c.o.Event(s.by.Who, eventRefused, why+": "+err.Error())
@@ -78,6 +83,8 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 // the record.
 func unwelcome(err error) (text, why string) {
 	switch {
+	case errors.Is(err, ErrGone):
+		return notNow, "a code over a connection that has ended"
 	case errors.Is(err, ErrUnknownProgram):
 		return notKnown, "a code from a program that cannot be determined"
 	case errors.Is(err, agent.ErrAgentShell):

@@ -66,6 +66,21 @@ func PinKind(method string) (pin.Kind, bool) {
 	return 0, false
 }
 
+// Cursor returns the cursor in the params of a list; nil: the list is asked for from its start.
+// Null counts as absent, although no schema allows it: clients whose languages have optional
+// members send it, and servers that read it into one take it so.
+func Cursor(params []byte) []byte { return unlessNull(rawjson.Get(params, "cursor")) }
+
+// Next returns the cursor of the page after a result, as Cursor does; nil: there is none.
+func Next(result []byte) []byte { return unlessNull(rawjson.Get(result, "nextCursor")) }
+
+func unlessNull(raw []byte) []byte {
+	if string(raw) == "null" {
+		return nil
+	}
+	return raw
+}
+
 // LegacyTools drops output schemas whose root is not an object.
 func LegacyTools(tools []byte) []byte {
 	out := []byte{'['}

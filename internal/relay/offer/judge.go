@@ -80,7 +80,7 @@ func (f *Offers) wholeList(ctx context.Context, k pin.Kind) (entries []byte, ok 
 		for e := range rawjson.Elements(list) {
 			entries = append(rawjson.AppendComma(entries), e...)
 		}
-		next := rawjson.Get(reply.Result, "nextCursor")
+		next := listing.Next(reply.Result)
 		if next == nil || string(next) == string(cursor) {
 			break
 		}
@@ -108,7 +108,7 @@ func (f *Offers) Shown(ctx context.Context, t resolve.Target, changes uint64, re
 	if len(entries) == 0 || entries[0] != '[' {
 		return result, nil
 	}
-	whole := rawjson.Get(t.Params(), "cursor") == nil && rawjson.Get(result, "nextCursor") == nil
+	whole := listing.Cursor(t.Params()) == nil && listing.Next(result) == nil
 	o := &f.lists[k]
 	v := o.current()
 	switch {
@@ -174,7 +174,7 @@ func (f *Offers) Headers(ctx context.Context, tool string) (paramheader.Tool, er
 		}
 		// After an error the server counts as one without tools; the call itself gets the
 		// error.
-		cursor = rawjson.Get(reply.Result, "nextCursor")
+		cursor = listing.Next(reply.Result)
 		set = f.o.Table.Learn(set, rawjson.Get(reply.Result, "tools"), cursor == nil || page == MaxPages-1)
 		if cursor == nil {
 			break
