@@ -136,13 +136,13 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 // hintPending says what a person can do about a call that was still held when its time to wait
 // was over. The command is a new process each time, and an approval is for one caller.
 func hintPending(result []byte) {
-	data := wire.Get(result, "structuredContent")
+	data := rawjson.Get(result, "structuredContent")
 	var text []byte
-	for item := range wire.Elements(wire.Get(result, "content")) {
+	for item := range rawjson.Elements(rawjson.Get(result, "content")) {
 		text = item
 	}
-	said, _ := wire.GetString(text, "text")
-	if wire.Get(data, "pending") != nil && wire.Get(data, "expires") != nil && strings.HasPrefix(said, notMade) {
+	said, _ := rawjson.GetString(text, "text")
+	if rawjson.Get(data, "pending") != nil && rawjson.Get(data, "expires") != nil && strings.HasPrefix(said, notMade) {
 		fmt.Fprintln(stderr(), "doorward: hint: this command is another caller each time, so the same command asks again; approve it while the command waits, and let it wait longer with approvals.wait")
 	}
 }
