@@ -31,7 +31,7 @@ func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, callers: callers{observer: peer.NewObserver(peer.Limits{})}, holders: peer.NewHolders(int32(os.Getpid()))}
 	d.listeners = &listeners{d: d}
 	d.callers.clients.program, _ = os.Executable() // if unknown, a shim counts as an ordinary client
-	steps := []func() error{d.openState, d.openArrivals, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, storedParts{d}.open, d.openDoor}
+	steps := []func() error{d.openState, d.listeners.openArrivals, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, storedParts{d}.open, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -76,21 +76,6 @@ func (d *Daemon) openPlaces() error {
 		d.places = append(d.places, place)
 		d.onClose(place.Close)
 	}
-	return nil
-}
-
-// openArrivals starts to watch idle connections. Without it each of them has a goroutine.
-func (d *Daemon) openArrivals() error {
-	a, err := peer.NewArrivals()
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil
-	}
-	if err != nil {
-		d.log.Warn("idle connections take more memory", "err", err)
-		return nil
-	}
-	d.arrivals = a
-	d.onClose(func() { _ = a.Close() }) // closing a descriptor of this kind writes nothing
 	return nil
 }
 
@@ -280,7 +265,7 @@ func (h consoleHost) open() error {
 	c, err := console.New(console.Options{Passkeys: keys, PasskeyRequired: needsPasskey(h.d),
 		Enter: h.enter, Allows: h.allows, MayBegin: h.mayBegin, Event: h.event,
 		Refused: func(r *http.Request, reason string) { h.d.callers.events.request(r, sourceConsole, "http", reason) },
-		Status:  a.status, Refusals: h.d.refusals, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),
+		Status:  a.status, Refusals: a.refusals, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),
 		Seq: func() uint64 { return h.d.audit.State().Seq }, Checkpoint: h.d.audit.Checkpointed,
 		Trust:     admin.Truster{List: func() []admin.Trust { return h.d.definitions.trust("") }, Look: h.d.definitions.look, Approve: h.d.definitions.approve},
 		Approvals: heldActs(h),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/downstream/listen"
+	"github.com/doorward/doorward/internal/downstream/peer"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -35,6 +36,21 @@ type listeners struct {
 	ready   bool
 
 	stopping atomic.Bool
+}
+
+// openArrivals starts to watch idle connections. Without it each of them has a goroutine.
+func (ls *listeners) openArrivals() error {
+	a, err := peer.NewArrivals()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		ls.d.log.Warn("idle connections take more memory", "err", err)
+		return nil
+	}
+	ls.d.arrivals = a
+	ls.d.onClose(func() { _ = a.Close() }) // closing a descriptor of this kind writes nothing
+	return nil
 }
 
 // Run opens the listeners, reports them, and serves until ctx ends. The error is

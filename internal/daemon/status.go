@@ -140,14 +140,14 @@ func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Reque
 }
 
 // refusals returns the numbers of refusals of the gate by the names of their classes.
-func (d *Daemon) refusals() map[string]uint64 {
-	n := d.gate.Refusals()
+func (a api) refusals() map[string]uint64 {
+	n := a.d.gate.Refusals()
 	return map[string]uint64{"policy": n.Policy.Load(), "rate": n.Rate.Load(), "limit": n.Limit.Load(), "turned": n.Turned.Load()}
 }
 
 // measure returns the figures for /metrics beside the status.
 func (a api) measure(ctx context.Context) admin.Measures {
-	out := admin.Measures{Messaging: a.d.o.Config.Agent.Enabled, Refused: a.d.refusals(), Instructions: a.d.instructing.measure()}
+	out := admin.Measures{Messaging: a.d.o.Config.Agent.Enabled, Refused: a.refusals(), Instructions: a.d.instructing.measure()}
 	m := a.d.messaging.Load()
 	if m == nil {
 		return out

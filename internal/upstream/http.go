@@ -90,7 +90,7 @@ func (c *httpConn) become(session, version string) {
 	if version != "" {
 		h[headerVersion] = []string{version}
 	}
-	head := sync.OnceValue(func() *egress.Head { return egress.NewHead(c.srv.request(context.Background(), http.MethodPost, h)) })
+	head := sync.OnceValue(func() *egress.Head { return egress.NewHead(c.request(context.Background(), http.MethodPost, h)) })
 	c.who.Store(&identity{header: h, head: head, session: session, version: version})
 }
 
@@ -121,8 +121,8 @@ func (s *Server) newRequest(method string, h http.Header) *http.Request {
 }
 
 // request returns a request without body. It shares h, which must not be changed.
-func (s *Server) request(ctx context.Context, method string, h http.Header) *http.Request {
-	req := s.template.WithContext(ctx)
+func (c *httpConn) request(ctx context.Context, method string, h http.Header) *http.Request {
+	req := c.srv.template.WithContext(ctx)
 	req.Method, req.Header = method, h
 	return req
 }
@@ -131,7 +131,7 @@ func (s *Server) request(ctx context.Context, method string, h http.Header) *htt
 // directly: there are no redirects to follow, and no cookies.
 func (c *httpConn) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
 	who := c.who.Load()
-	req := c.srv.request(ctx, http.MethodPost, who.header)
+	req := c.request(ctx, http.MethodPost, who.header)
 	if header != nil {
 		req.Header = header
 		return c.srv.send(req, body, nil)
@@ -308,7 +308,7 @@ func (c *httpConn) deleteSession() {
 	defer c.over()
 	ctx, cancel := context.WithTimeout(context.Background(), sideLimit)
 	defer cancel()
-	req := c.srv.request(ctx, http.MethodDelete, c.who.Load().header.Clone())
+	req := c.request(ctx, http.MethodDelete, c.who.Load().header.Clone())
 	delete(req.Header, "Content-Type")
 	resp, err := c.srv.roundTrip(req)
 	if err != nil {
