@@ -71,3 +71,28 @@ func TestAPipelinedPartHasNoLongerTime(t *testing.T) {
 	io.WriteString(c, "H")
 	eventually(t, "the connection ends", func() bool { return l.Open() == 0 })
 }
+
+// A part of a request that ends a rest has the time of a header, and then the connection ends.
+func TestAPartAfterARestHasTheTimeOfAHeader(t *testing.T) {
+	t.Parallel()
+	eachResting(t, func(t *testing.T, l *Listener, c asking) {
+		for _, c := range []asking{c, another(t, l)} {
+			eventually(t, "each connection rests", func() bool { return l.atRest() == l.Open() })
+			open := l.Open()
+			io.WriteString(c, "G")
+			eventually(t, "the connection ends", func() bool { return l.Open() == open-1 })
+		}
+	})
+}
+
+func another(t *testing.T, l *Listener) asking {
+	t.Helper()
+	raw, err := net.Dial(l.sockets[0].Addr().Network(), l.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { raw.Close() })
+	c := asking{raw, bufio.NewReader(raw)}
+	c.get(t, aRequest)
+	return c
+}

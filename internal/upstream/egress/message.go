@@ -76,3 +76,15 @@ func write(b *bytes.Buffer, req *http.Request) error {
 	b.Write(m.text)
 	return nil
 }
+
+// standard returns a request whose body is one of package bytes if it is a Message. Of a body
+// that it does not know, net/http writes the head alone first.
+func standard(req *http.Request) *http.Request {
+	m, ok := req.Body.(*Message)
+	if !ok {
+		return req
+	}
+	req = req.WithContext(req.Context())
+	req.Body = io.NopCloser(&m.Reader)
+	return req
+}

@@ -43,7 +43,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" && !t.proxy {
 		return worded(t.plain.roundTrip(req))
 	}
-	return worded(connected(t.Secure, req))
+	return worded(connected(t.Secure, standard(req)))
 }
 
 // CloseIdleConnections closes the connections that no request uses.
