@@ -262,7 +262,7 @@ func (h consoleHost) open() error {
 	c, err := console.New(console.Options{Passkeys: keys, PasskeyRequired: needsPasskey(h.d),
 		Enter: h.enter, Allows: h.allows, MayBegin: h.mayBegin, Event: h.event,
 		Refused: func(r *http.Request, reason string) { h.d.callers.events.request(r, sourceConsole, "http", reason) },
-		Status:  a.status, Refusals: h.d.refusals, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),
+		Status:  a.status, Refusals: func() map[string]uint64 { return refusals(h.d.gate) }, Limits: limitSettings(h.d.o.Config), AuditDir: AuditDir(h.d.o.StateDir, h.d.o.Config),
 		Seq: func() uint64 { return h.d.audit.State().Seq }, Checkpoint: h.d.audit.Checkpointed,
 		Trust:     admin.Truster{List: func() []admin.Trust { return h.d.definitions.trust("") }, Look: h.d.definitions.look, Approve: h.d.definitions.approve},
 		Approvals: heldActs(h),

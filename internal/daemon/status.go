@@ -139,15 +139,15 @@ func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Reque
 	}
 }
 
-// refusals returns the numbers of refusals of the gate by the names of their classes.
-func (d *Daemon) refusals() map[string]uint64 {
-	n := d.gate.Refusals()
+// refusals returns the numbers of refusals of g by the names of their classes.
+func refusals(g *gate.Gate) map[string]uint64 {
+	n := g.Refusals()
 	return map[string]uint64{"policy": n.Policy.Load(), "rate": n.Rate.Load(), "limit": n.Limit.Load(), "turned": n.Turned.Load()}
 }
 
 // measure returns the figures for /metrics beside the status.
 func (a api) measure(ctx context.Context) admin.Measures {
-	out := admin.Measures{Messaging: a.d.o.Config.Agent.Enabled, Refused: a.d.refusals(), Instructions: a.d.instructing.measure()}
+	out := admin.Measures{Messaging: a.d.o.Config.Agent.Enabled, Refused: refusals(a.d.gate), Instructions: a.d.instructing.measure()}
 	m := a.d.messaging.Load()
 	if m == nil {
 		return out
