@@ -68,15 +68,22 @@ func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 // ascending, and its beginning. A nil verifier leaves the beginning
 // unauthenticated. Segments reads the directory before the beginning: the beginning is
 // written before segments are removed, so it covers every segment missing in the list.
+// If dir does not exist, the error wraps fs.ErrNotExist.
 func Segments(dir string, v note.Verifier) (kept []int, b Beginning, err error) {
-	numbers, err := segments(dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, b, err
+		return nil, b, fmt.Errorf("listing the audit segments: %w", err)
 	}
 	if b, err = ReadBeginning(dir, v); err != nil {
 		return nil, b, err
 	}
-	return slices.DeleteFunc(numbers, func(n int) bool { return n <= b.Segment }), b, nil
+	for _, e := range entries {
+		if n := SegmentNumber(e.Name()); n > b.Segment {
+			kept = append(kept, n)
+		}
+	}
+	slices.Sort(kept)
+	return kept, b, nil
 }
 
 // Begin makes the log begin behind segment b.Segment, which must be closed. It writes a

@@ -28,6 +28,9 @@ func genesis() (t tip) {
 	return t
 }
 
+// newBody returns the body of the line of r.
+func newBody(r *Record, now time.Time) body { return appendBody(make([]byte, 0, 512), r, now) }
+
 // appendBody appends the members from time to ref, each with its comma in
 // front. These members do not depend on the place in the chain, so a body is made
 // before any lock is taken.

@@ -5,6 +5,7 @@ package audit
 
 import (
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -107,22 +108,23 @@ func (l *Log) sync() error {
 	if broken != nil || !dirty || f == nil {
 		return broken
 	}
-	if err := datasync(f); err != nil {
-		err = fmt.Errorf("bringing the audit log to the disk: %w", err)
-		l.giveUp(err)
-		return err
-	}
-	return nil
+	return l.toDisk(f)
 }
 
-// giveUp makes err final: see the package comment on a failed fsync.
-func (l *Log) giveUp(err error) {
+// toDisk syncs f. An error is final: see the package comment on a failed fsync.
+func (l *Log) toDisk(f *os.File) error {
+	err := datasync(f)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("bringing the audit log to the disk: %w", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken == nil {
 		l.broken = err
 		l.o.Log.Error("audit log could not be synced; every act that needs a record is refused until a restart", "error", err)
 	}
+	return err
 }
 
 // secure syncs the log and covers it with a checkpoint.

@@ -69,11 +69,8 @@ type Log struct {
 // a failed write the next Append tries again, so that the log recovers when there is
 // space; after Close or a failed sync it does not.
 func (l *Log) Append(r *Record) (seq uint64, err error) {
-	return l.appendAll(l.body(r))
+	return l.appendAll(newBody(r, l.o.Now()))
 }
-
-// body returns the body of the line of r.
-func (l *Log) body(r *Record) body { return appendBody(make([]byte, 0, 512), r, l.o.Now()) }
 
 // maxKept is the capacity up to which the buffer of a write is reused.
 const maxKept = 1 << 20
@@ -86,7 +83,7 @@ const maxKept = 1 << 20
 func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	var bodies []body
 	for _, r := range rs {
-		bodies = append(bodies, l.body(r))
+		bodies = append(bodies, newBody(r, l.o.Now()))
 	}
 	if first, err = l.appendAll(bodies...); err != nil || l.o.Always || len(rs) == 0 {
 		return first, err
@@ -124,7 +121,7 @@ func (l *Log) appendAll(bodies ...body) (first uint64, err error) {
 // be written r is kept, up to a limit; lost records are counted, and an event
 // reports the number. After Close, Later does nothing.
 func (l *Log) Later(r *Record) {
-	body := l.body(r)
+	body := newBody(r, l.o.Now())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

@@ -39,7 +39,8 @@ func Open(dir string, o Options) (*Log, error) {
 	l.next = newGroup(&l.mu)
 	l.alarm.kick, l.stop, l.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if err = l.recover(); err == nil {
-		err = l.greet()
+		l.flush()
+		err = l.trouble.lasting() // without space, the events of the start wait
 	}
 	if err != nil {
 		if l.seg.file != nil {
@@ -81,17 +82,6 @@ func (l *Log) recover() error {
 	}
 	l.next.add(event(l.o.Now(), Record{Action: "audit.start", Reason: reason}), true)
 	return nil
-}
-
-// greet writes the events of the start. If there is no space, they wait.
-func (l *Log) greet() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_ = l.settle(l.next) // a failure is kept in trouble
-	if isSpace(l.trouble.why) {
-		return nil
-	}
-	return l.trouble.why
 }
 
 // compare compares the tip with the newest checkpoint. signed means that a log with

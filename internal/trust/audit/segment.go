@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,23 +28,6 @@ func SegmentNumber(name string) int {
 		return 0
 	}
 	return n
-}
-
-// segments returns the numbers of the segments in dir, ascending, possibly with gaps.
-// If dir does not exist, the error wraps fs.ErrNotExist.
-func segments(dir string) ([]int, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("listing the audit segments: %w", err)
-	}
-	var ns []int
-	for _, e := range entries {
-		if n := SegmentNumber(e.Name()); n > 0 {
-			ns = append(ns, n)
-		}
-	}
-	slices.Sort(ns)
-	return ns, nil
 }
 
 // lacks returns the first number that is missing in ns, which should count up from

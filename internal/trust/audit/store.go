@@ -35,9 +35,7 @@ func (l *Log) store(size int64, make func() []byte) (err error) {
 		return fmt.Errorf("writing the audit log: %w", err)
 	}
 	if l.o.Always {
-		if err := datasync(l.seg.file); err != nil {
-			err = fmt.Errorf("bringing the audit log to the disk: %w", err)
-			l.giveUp(err)
+		if err := l.toDisk(l.seg.file); err != nil {
 			l.seg.cut()
 			return err
 		}

@@ -47,6 +47,14 @@ func (t *trouble) began(log *slog.Logger, g, next *group, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
+// lasting returns the error of the last write, unless it is that there is no space.
+func (t *trouble) lasting() error {
+	if isSpace(t.why) {
+		return nil
+	}
+	return t.why
+}
+
 // notices returns the events that report the numbers of refused and lost records. They
 // are written before all other records.
 func (t *trouble) notices(now func() time.Time) (bodies []body) {
