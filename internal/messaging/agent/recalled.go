@@ -13,15 +13,14 @@ import (
 // decided on what is true then. It returns no answer and no error if nothing was done,
 // because they are not known or have changed, or because policy does not simply permit it:
 // the peers are then read and decided on again.
-func (c addressing) recalled(ctx context.Context, d mail.Draft, addresses []string) (*answer, error) {
-	me, peers, ok := c.s.o.Book.Recall(c.owner, addresses)
+func recalled(ctx context.Context, c *call, d mail.Draft, addresses []string) (*answer, error) {
+	me, peers, ok := c.s.o.Book.Known.Recall(c.owner, addresses)
 	if !ok {
 		return nil, nil
 	}
-	trial := *c.call
+	trial := *c
 	trial.details = append(slices.Clip(trial.details), peerFields(me)...)
-	try := addressing{&trial}
-	to, err := try.decided(ctx, me, peers, addresses)
+	to, err := addressing{&trial}.decided(ctx, me, peers, addresses)
 	if err != nil || trial.asked.Rule != "" {
 		return nil, nil
 	}
@@ -29,7 +28,7 @@ func (c addressing) recalled(ctx context.Context, d mail.Draft, addresses []stri
 		to[i].As = &peers[i]
 	}
 	d.To, d.From = to, &me
-	a, err := try.store(ctx, d)
+	a, err := stored(ctx, &trial, d)
 	switch {
 	case err == nil:
 		c.as(me)
@@ -38,7 +37,7 @@ func (c addressing) recalled(ctx context.Context, d mail.Draft, addresses []stri
 		return nil, nil
 	}
 	c.details = trial.details
-	return nil, c.about(err, d.To)
+	return nil, c.addressing.about(err, d.To)
 }
 
 // refusedNow reports that the book has done nothing for a reason that peers as they are

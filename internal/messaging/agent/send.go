@@ -40,24 +40,24 @@ func send(ctx context.Context, c *call) (*answer, error) {
 		return nil, err
 	}
 	addresses := c.args.strs("to")
-	if a, err := c.addressing.recalled(ctx, d, addresses); a != nil || err != nil {
+	if a, err := recalled(ctx, c, d, addresses); a != nil || err != nil {
 		return a, err
 	}
-	if d.To, err = c.addressing.recipients(ctx, addresses); err != nil {
+	if d.To, err = recipients(ctx, c, addresses); err != nil {
 		return nil, err
 	}
 	if err := hold(c, func() []byte { return addressed(c, d.To) }); err != nil {
 		return nil, err
 	}
-	a, err := c.addressing.store(ctx, d)
+	a, err := stored(ctx, c, d)
 	if err != nil {
 		return nil, c.addressing.about(c.starting.overBudget(err), d.To)
 	}
 	return a, nil
 }
 
-// store gives the message to the book.
-func (c addressing) store(ctx context.Context, d mail.Draft) (*answer, error) {
+// stored gives the message to the book, and returns the answer for its sender.
+func stored(ctx context.Context, c *call, d mail.Draft) (*answer, error) {
 	var wakes standings
 	sent, err := c.s.o.Book.Send(ctx, c.owner, d, func(v *mail.Sent) any {
 		wakes = c.s.planned(v)
@@ -66,7 +66,7 @@ func (c addressing) store(ctx context.Context, d mail.Draft) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.sent(sent, wakes), nil
+	return c.addressing.sent(sent, wakes), nil
 }
 
 // standings are the standings of the recipients by peer id, and so how each will be told
@@ -124,12 +124,12 @@ func (c addressing) draft() (d mail.Draft, err error) {
 
 // recipients resolves the addresses and decides on each of them. One that
 // there is not and one that the caller may not know of give the same answer.
-func (c addressing) recipients(ctx context.Context, addresses []string) ([]mail.Recipient, error) {
+func recipients(ctx context.Context, c *call, addresses []string) ([]mail.Recipient, error) {
 	me, peers, err := c.s.o.Book.Resolve(ctx, c.owner, addresses)
-	if me, err = known(c.call, me, err); err != nil {
+	if me, err = known(c, me, err); err != nil {
 		return nil, err
 	}
-	return c.decided(ctx, me, peers, addresses)
+	return c.addressing.decided(ctx, me, peers, addresses)
 }
 
 // decided decides on each of the peers that addresses name.

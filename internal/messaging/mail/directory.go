@@ -21,7 +21,7 @@ func (b *Book) Resolve(ctx context.Context, o Owner, addresses []string) (me Pee
 		}
 		return err
 	})
-	b.memory.keep(o, me, addresses, found) // after an error without them
+	b.Known.keep(o, me, addresses, found) // after an error without them
 	return me, found, err
 }
 

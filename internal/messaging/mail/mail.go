@@ -139,12 +139,14 @@ func (l Limits) withDefaults() Limits {
 // Book is the mail of one database. Its methods are safe for concurrent use, also by
 // several daemons on one PostgreSQL.
 type Book struct {
+	// Known holds peers that Resolve has read.
+	Known Memory
+
 	db *store.DB
 	o  Options
 
 	ids    ids
 	ticker ticker
-	memory memory
 
 	operator, broker sender       // of this node
 	tidied           atomic.Int64 // the time of the last tidy, in milliseconds

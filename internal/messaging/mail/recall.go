@@ -1,22 +1,17 @@
 package mail
 
 import (
-	"errors"
 	"strings"
 	"sync"
 )
 
-// ErrChanged is the error of a Send whose sender or recipient is no longer as Recall
-// returned it. Nothing was done.
-var ErrChanged = errors.New("a peer has changed since it was read")
-
-// recalledMost bounds each of the two maps of memory.
+// recalledMost bounds each of the two maps of Memory.
 const recalledMost = 1024
 
-// memory keeps peers that Resolve has read, so that the next message between them needs
+// Memory keeps peers that Resolve has read, so that the next message between them needs
 // no read. They may have changed since, also by another daemon. Send compares them with
 // the database in its own transaction, so a stale one has no effect.
-type memory struct {
+type Memory struct {
 	mu    sync.RWMutex
 	mine  map[sessionKey]Peer
 	named map[addressKey]Peer
@@ -43,8 +38,7 @@ func addressFrom(namespace, address string) addressKey {
 // if it is not known for one of them. Only agents that accept messages at once and are
 // addressed by their present name or id are kept. The answer may be out of date: a caller
 // passes it to Send (Draft.From, Recipient.As), and resolves again when that fails.
-func (b *Book) Recall(o Owner, addresses []string) (me Peer, found []Peer, ok bool) {
-	m := &b.memory
+func (m *Memory) Recall(o Owner, addresses []string) (me Peer, found []Peer, ok bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if me, ok = m.mine[sessionKey{o.Principal, o.Session}]; !ok {
@@ -64,7 +58,7 @@ func (b *Book) Recall(o Owner, addresses []string) (me Peer, found []Peer, ok bo
 
 // keep remembers what Resolve has read, and forgets what is not to be kept. A zero me means
 // that the owner has no peer.
-func (m *memory) keep(o Owner, me Peer, addresses []string, found []Peer) {
+func (m *Memory) keep(o Owner, me Peer, addresses []string, found []Peer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	put(&m.mine, sessionKey{o.Principal, o.Session}, me, me.kind == kindAgent)

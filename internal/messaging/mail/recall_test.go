@@ -14,7 +14,7 @@ func (a *agent) recalledDraft(body, address string) mail.Draft {
 	a.b.t.Helper()
 	_, _, err := a.b.Resolve(a.b.t.Context(), a.Owner, []string{address})
 	must(a.b.t, err)
-	me, found, ok := a.b.Recall(a.Owner, []string{address})
+	me, found, ok := a.b.Known.Recall(a.Owner, []string{address})
 	if !ok {
 		a.b.t.Fatalf("%s is not recalled", address)
 	}
@@ -140,22 +140,22 @@ func TestWhatTheBookRecalls(t *testing.T) {
 			"me": true, "behind": true, "before": false, "far": false, "holds": false, "refuses": false, "paused": false, "nobody": false, "operator": false, "broker": false, b.OperatorID(): false} {
 			_, resolved, err := b.Resolve(t.Context(), me.Owner, []string{address})
 			must(t, err)
-			_, found, ok := b.Recall(me.Owner, []string{address})
+			_, found, ok := b.Known.Recall(me.Owner, []string{address})
 			if ok != want || ok && (found[0].ID != resolved[0].ID || found[0].Lineage != resolved[0].Lineage) {
 				t.Errorf("%s: recalled %v, want %v", address, ok, want)
 			}
 		}
-		if _, _, ok := b.Recall(me.Owner, []string{"n"}); ok {
+		if _, _, ok := b.Known.Recall(me.Owner, []string{"n"}); ok {
 			t.Error("a name is recalled that was never resolved")
 		}
-		if _, _, ok := b.Recall(near.Owner, []string{"me"}); ok {
+		if _, _, ok := b.Known.Recall(near.Owner, []string{"me"}); ok {
 			t.Error("the peer of a session is recalled that never resolved")
 		}
 		_, err := b.Unregister(t.Context(), me.Owner, said)
 		must(t, err)
 		_, _, err = b.Resolve(t.Context(), me.Owner, []string{"near"})
 		refused(t, err, mail.NotRegistered)
-		if _, _, ok := b.Recall(me.Owner, []string{"near"}); ok {
+		if _, _, ok := b.Known.Recall(me.Owner, []string{"near"}); ok {
 			t.Error("the peer of a session is recalled that has none")
 		}
 	})
@@ -173,7 +173,7 @@ func TestTheBookRecallsABoundedNumberOfPeers(t *testing.T) {
 		}
 		n := 0
 		for _, a := range addresses {
-			if _, _, ok := b.Recall(me.Owner, []string{a}); ok {
+			if _, _, ok := b.Known.Recall(me.Owner, []string{a}); ok {
 				n++
 			}
 		}

@@ -160,7 +160,6 @@ var readers = map[string]func(s *scene) error{
 	"OpenSpawns":   func(s *scene) error { _, err := s.OpenSpawns(s.t.Context()); return err },
 	"OperatorID":   func(s *scene) error { _ = s.OperatorID(); return nil },
 	"Peers":        func(s *scene) error { _, err := s.Peers(s.t.Context(), s.tester.Peer, "", "", 10); return err },
-	"Recall":       func(s *scene) error { _, _, _ = s.Recall(s.tester.Owner, []string{"planner"}); return nil },
 	"Read":         func(s *scene) error { _, _, _, err := s.Read(s.t.Context(), s.planner.Owner, mail.Query{}); return err },
 	"Resolve": func(s *scene) error {
 		_, _, err := s.Resolve(s.t.Context(), s.tester.Owner, []string{"planner"})
