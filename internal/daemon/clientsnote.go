@@ -9,21 +9,12 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// note remembers the process of a request to an MCP route, once for a connection.
+// note remembers the process of a request and all processes above it. It is called once for a
+// connection.
 func (c *clients) note(r *http.Request) {
-	known, ok := r.Context().Value(callerKey{}).(*connFacts)
-	if !ok || !isMCP(r.RequestURI) {
+	if c.again(r) {
 		return
 	}
-	known.noted.Do(func() {
-		if !c.again(r) {
-			c.noteAll(r)
-		}
-	})
-}
-
-// noteAll remembers the process of a request and all processes above it.
-func (c *clients) noteAll(r *http.Request) {
 	of, chain, whole := c.processes(r)
 	if len(of.Processes) == 0 {
 		return
@@ -42,7 +33,7 @@ func isMCP(uri string) bool {
 	return slices.ContainsFunc([]string{"/mcp", "/sse", "/messages"}, func(face string) bool { return strings.HasPrefix(uri, face) })
 }
 
-// again reports whether noteAll would add nothing for a request over TCP: its process was
+// again reports whether note would add nothing for a request over TCP: its process was
 // noted in this run with all processes above it, is still known, and has the same login. A
 // process that loses its parent is adopted by one that was above it before, so no other comes
 // above it. A shim is noted each time, because the one that started it is noted too.

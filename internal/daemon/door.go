@@ -103,8 +103,9 @@ func sameSite(v []string) bool {
 // authenticate returns the caller, and notes the process that speaks MCP.
 func (s *callers) authenticate(r *http.Request) (*principal.Principal, error) {
 	who, err := s.identify(r)
-	if err == nil {
-		s.clients.note(r)
+	known, ok := r.Context().Value(callerKey{}).(*connFacts)
+	if err == nil && ok && isMCP(r.RequestURI) {
+		known.noted.Do(func() { s.clients.note(r) })
 	}
 	return who, err
 }
