@@ -42,13 +42,13 @@ type client struct {
 // mostClients bounds the number of clients; ended ones are dropped first.
 const mostClients = 4096
 
-// note remembers the process of a request to an MCP route, once for a connection.
-func (c *clients) note(r *http.Request) {
-	known, ok := r.Context().Value(callerKey{}).(*connFacts)
-	if !ok || !isMCP(r.RequestURI) {
+// note remembers the process of a request to an MCP route, once for a connection with the
+// same once.
+func (c *clients) note(r *http.Request, once *sync.Once) {
+	if !isMCP(r.RequestURI) {
 		return
 	}
-	known.noted.Do(func() {
+	once.Do(func() {
 		of, chain := c.processes(r)
 		if len(of.Processes) == 0 {
 			return

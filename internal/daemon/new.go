@@ -31,7 +31,8 @@ func New(o Options) (*Daemon, error) {
 	d := &Daemon{o: o, uid: uint32(os.Geteuid()), log: o.Log, callers: callers{observer: peer.NewObserver(peer.Limits{})}, holders: peer.NewHolders(int32(os.Getpid()))}
 	d.listeners = &listeners{d: d}
 	d.callers.clients.program, _ = os.Executable() // if unknown, a shim counts as an ordinary client
-	steps := []func() error{d.openState, d.openArrivals, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, storedParts{d}.open, d.openDoor}
+	openArrivals(d)
+	steps := []func() error{d.openState, d.openProof, d.openAudit, d.openRunner, d.openDefinitions, d.openServers, d.openAuth, storedParts{d}.open, d.openDoor}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			d.Close()
@@ -80,15 +81,14 @@ func (d *Daemon) openPlaces() error {
 }
 
 // openArrivals starts to watch idle connections. Without it each of them has a goroutine.
-func (d *Daemon) openArrivals() error {
+func openArrivals(d *Daemon) {
 	a, err := peer.NewArrivals()
 	if err != nil {
 		d.log.Warn("idle connections take more memory", "err", err)
-		return nil
+		return
 	}
 	d.arrivals = a
 	d.onClose(func() { _ = a.Close() }) // closing a descriptor of this kind writes nothing
-	return nil
 }
 
 // openProof reads or makes the key, and publishes its public half.

@@ -3,14 +3,11 @@ package listen
 import (
 	"context"
 	"crypto/tls"
-	"io"
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/downstream/attest"
-	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // Ownership is the answer of the kernel's socket table about a loopback TCP caller.
@@ -86,75 +83,6 @@ func From(ctx context.Context) *Origin {
 func Unread(ctx context.Context) func() (int, error) {
 	if c, ok := ctx.Value(originKey{}).(*conn); ok {
 		return c.unread
-	}
-	return nil
-}
-
-func (c *conn) unread() (int, error) { return peer.Unread(c.Conn) }
-
-// conn is an admitted connection; for the Unix socket it contains the Guard. It has only
-// the methods of net.Conn, because other ways to read the inner connection would bypass
-// the checks here.
-type conn struct {
-	net.Conn
-	origin Origin
-	once   sync.Once
-	leave  func()
-	err    error
-	idle   atomic.Bool // between two requests
-	tired  atomic.Bool // the next Close lets it rest
-
-	waiting sync.Mutex
-	awaited func() // ends an await
-	ended   bool
-}
-
-// Read returns io.EOF once the connection has been expelled. It does not close the
-// connection then, because net/http reads ahead while the answer is being written. If the
-// connection has changed hands, the bytes are dropped and the connection is closed.
-func (c *conn) Read(p []byte) (int, error) {
-	if c.origin.expelled.Load() {
-		return 0, io.EOF
-	}
-	n, err := c.Conn.Read(p)
-	if n == 0 {
-		c.tires(len(p), err)
-		return n, err
-	}
-	c.roused(n)
-	if reason := c.origin.changedHands(); reason != "" {
-		c.end()
-		c.origin.Listener.refuse(&c.origin, reason)
-		return 0, io.EOF
-	}
-	return n, err
-}
-
-// Close closes the connection, or lets it rest.
-func (c *conn) Close() error {
-	l := c.origin.Listener
-	if c.tired.Swap(false) && l.resting.add(c, l.opts.Arrivals) {
-		return nil
-	}
-	return c.end()
-}
-
-// end closes the connection, releases its process handle and its count.
-func (c *conn) end() error {
-	c.once.Do(func() {
-		c.origin.Listener.resting.take(c)
-		c.stopWaiting()
-		c.err = c.Conn.Close()
-		c.origin.Peer.Close()
-		c.leave()
-	})
-	return c.err
-}
-
-// CloseWrite lets http.Server end a response without truncating it.
-func (c *conn) CloseWrite() error {
-	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return w.CloseWrite()
 	}
 	return nil
 }
