@@ -56,9 +56,14 @@ type connFacts struct {
 	noted  sync.Once // its process was noted
 }
 
+func factsOf(r *http.Request) *connFacts {
+	known, _ := r.Context().Value(callerKey{}).(*connFacts)
+	return known
+}
+
 // callerOf returns the facts about the connection of a request; nil: unknown.
 func callerOf(r *http.Request) *authn.Caller {
-	if known, ok := r.Context().Value(callerKey{}).(*connFacts); ok {
+	if known := factsOf(r); known != nil {
 		return known.caller
 	}
 	return nil
@@ -103,8 +108,7 @@ func sameSite(v []string) bool {
 // authenticate returns the caller, and notes the process that speaks MCP.
 func (s *callers) authenticate(r *http.Request) (*principal.Principal, error) {
 	who, err := s.identify(r)
-	known, ok := r.Context().Value(callerKey{}).(*connFacts)
-	if err == nil && ok && isMCP(r.RequestURI) {
+	if known := factsOf(r); err == nil && known != nil && isMCP(r.RequestURI) {
 		known.noted.Do(func() { s.clients.note(r) })
 	}
 	return who, err
