@@ -139,6 +139,10 @@ func directoryCheck(name, path string) health.Check {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if above := existing(path); !mayWrite(above) {
+			k.State, k.Found, k.Todo = health.Fail, path+" cannot be made: you may not write in "+above, "Make it yourself, or name another one with --state-dir or --runtime-dir."
+			break
+		}
 		k.Found += " (made at the first start)"
 	case err != nil:
 		k.State, k.Found, k.Todo = health.Fail, err.Error(), "Make yourself the owner of the directory."
@@ -148,6 +152,14 @@ func directoryCheck(name, path string) health.Check {
 		k.State, k.Found, k.Todo = health.Fail, fmt.Sprintf("%s is accessible to others (mode %#o)", path, info.Mode().Perm()), "Run chmod 700 "+path+"."
 	}
 	return k
+}
+
+// existing returns the nearest directory above a path that exists.
+func existing(path string) string {
+	for path != filepath.Dir(path) && !exists(path) {
+		path = filepath.Dir(path)
+	}
+	return path
 }
 
 // daemonChecks checks the running daemon, and without one the addresses that it would bind.

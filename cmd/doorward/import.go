@@ -67,6 +67,7 @@ func importServers(o *invocation, args []string, where string, yes bool) error {
 		sayProblems(problems)
 		return fail(exitFailed, "nothing was written: the configuration would not load; rename the servers above in the client's file, or add them by hand")
 	}
+	plan.Notes = append(plan.Notes, warned(plan.Change)...)
 	if plan.Change.Client == "" { // no client has servers to import
 		plan.Change.Client = "import"
 	}
@@ -124,10 +125,31 @@ func spoiled(c onboard.Change) []config.Problem {
 }
 
 func fatalProblems(path string, text []byte) []config.Problem {
+	return slices.DeleteFunc(problemsOf(path, text), func(p config.Problem) bool { return !config.Fatal([]config.Problem{p}) })
+}
+
+// problemsOf returns the problems of a text in the place of the configuration. No secret is
+// fetched.
+func problemsOf(path string, text []byte) []config.Problem {
 	none := func(string) (secret.Value, error) { return secret.New("-"), nil }
 	_, problems := config.Parse(path, filepath.Dir(path), text, config.Options{Env: lookup, CheckURL: checkURL, File: none,
 		Keyring: func(string, string) (secret.Value, error) { return none("") }})
-	return slices.DeleteFunc(problems, func(p config.Problem) bool { return !config.Fatal([]config.Problem{p}) })
+	return problems
+}
+
+// warned returns a note for each warning that the configuration has after a change and not
+// before it, such as that of a server which docker starts.
+func warned(c onboard.Change) (notes []string) {
+	before := map[string]bool{}
+	for _, p := range problemsOf(c.File.Path, c.File.Text) {
+		before[p.Key+p.Problem] = true
+	}
+	for _, p := range problemsOf(c.File.Path, c.After) {
+		if p.Warning && !before[p.Key+p.Problem] {
+			notes = append(notes, p.Key+": "+p.Problem)
+		}
+	}
+	return notes
 }
 
 // judged returns the first problem of a configuration that is not a warning; empty: none.

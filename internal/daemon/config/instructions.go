@@ -39,7 +39,7 @@ func (k checker) remote(i *Instructions, signIn bool) {
 		k.report.also(at+".review", "the documents of a remote store are reviewed there")
 	case !i.Token.Empty() && signIn:
 		k.report.also(at+".oauth", "there is a token already; keep one of the two")
-	case i.Token.Empty() && !signIn:
+	case i.Token.Empty() && !signIn && k.report.lines[at+".token"] == 0: // a token with a problem is reported there
 		k.report.also(at+".url", "it needs token or oauth: a remote store requires authentication")
 	case signIn && (i.OAuth.Grant != "client_credentials" || i.OAuth.ClientID == "" || i.OAuth.ClientSecret.Empty() || i.OAuth.AuthorizationServer == ""):
 		k.report.also(at+".oauth", "this must be grant: client_credentials with client_id, client_secret and authorization_server")
