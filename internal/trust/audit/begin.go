@@ -25,7 +25,7 @@ const (
 // behind record Seq, the last record of segment Segment. The zero value means that
 // nothing was removed.
 type Beginning struct {
-	Mark        // about the removed records
+	Mark        // of the last removed record; Time is when it was signed
 	Segment int // the last segment that was removed
 }
 

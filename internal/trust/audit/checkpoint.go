@@ -58,7 +58,7 @@ type Mark struct {
 	Time string `json:"time"` // of the checkpoint, RFC 3339
 }
 
-// text returns the text of the signed note.
+// text returns the text that sign signs: of a beginning, or of a checkpoint if Segment is 0.
 func (b Beginning) text() (string, error) {
 	origin, end := Origin, ""
 	if b.Segment > 0 {
@@ -81,8 +81,8 @@ func (b Beginning) sign(k *Key) (signed []byte, err error) {
 	return signed, nil
 }
 
-// parseNote parses a note that sign made. It accepts only what has the same text when it is
-// written again. A nil verifier leaves the signature unchecked.
+// parseNote parses a note that sign made. It accepts only the spelling that text writes, so
+// that a note has one form. A nil verifier leaves the signature unchecked.
 func parseNote(signed []byte, v note.Verifier) (b Beginning, err error) {
 	text, signature, _ := strings.Cut(string(signed), "\n\n")
 	lines := strings.Split(text, "\n") // origin, count, hash, time and perhaps segment

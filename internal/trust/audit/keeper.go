@@ -127,7 +127,7 @@ func (l *Log) toDisk(f *os.File) error {
 	return err
 }
 
-// secure syncs the log and covers it with a checkpoint.
+// secure syncs the log and, if there is a key, covers it with a checkpoint.
 func (l *Log) secure() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()

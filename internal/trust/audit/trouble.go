@@ -47,7 +47,7 @@ func (t *trouble) began(log *slog.Logger, g, next *group, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// lasting returns the error of the last write, unless it is that there is no space.
+// lasting returns the error of the last write; nil: it succeeded, or only space is lacking.
 func (t *trouble) lasting() error {
 	if isSpace(t.why) {
 		return nil

@@ -121,6 +121,7 @@ type Refusals struct {
 	Turned              atomic.Uint64 // deferred acts that their server refused after Enter
 }
 
+// of returns the counter of the refusals with a code.
 func (r *Refusals) of(code int) *atomic.Uint64 {
 	switch code {
 	case CodeRate:
@@ -131,7 +132,7 @@ func (r *Refusals) of(code int) *atomic.Uint64 {
 	return &r.Policy
 }
 
-// Refusals returns the counters of refusals, which continue to count.
+// Refusals returns the counters of refusals. They continue to count, and callers only read them.
 func (g *Gate) Refusals() *Refusals { return &g.refusals }
 
 // New makes a gate.

@@ -60,7 +60,8 @@ func (p *Pass) allowed() audit.Record {
 	return r
 }
 
-// recorded records the decision of Enter. After an error the charge has ended.
+// recorded writes r, the decision of Enter, and returns the pass with its number. After an
+// error the charge has ended.
 func (p Pass) recorded(r audit.Record) (_ Pass, err error) {
 	if p.Ref, err = p.gate.log.Append(&r); err != nil {
 		p.used.leave(&p.act)

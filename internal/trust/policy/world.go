@@ -150,6 +150,7 @@ func (s *Set) world(q Request) *world {
 	return w
 }
 
+// add adds an entity and returns its uid.
 func (w *world) add(e types.Entity) types.EntityUID {
 	w.entities[e.UID] = e
 	return e.UID

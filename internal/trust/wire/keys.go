@@ -32,7 +32,7 @@ func (s *scanner) remember(start, end int, kind textKind, lv level, seen *uint64
 	text, wide := s.b[start:end], kind&hasWide != 0 // wide: not pure ASCII
 	if kind&hasEscape != 0 {
 		k.off = ^int32(len(s.decoded))
-		s.decoded, _ = jsontext.AppendUnquote(s.decoded, s.b[start-1:end+1]) // text has accepted it
+		s.decoded, _ = jsontext.AppendUnquote(s.decoded, s.b[start-1:end+1]) // s.text has accepted it
 		text = s.decoded[^k.off:]
 		k.n, wide = int32(len(text)), utf8.RuneCount(text) != len(text)
 	}

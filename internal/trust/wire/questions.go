@@ -16,7 +16,7 @@ const (
 
 // HoldsQuestions reports whether an object anywhere inside raw has a member that
 // some reader takes for InputRequests or Elicitations. It is true for bytes that are not
-// strict JSON, and false without any.
+// strict JSON, since readers may differ about them, and false for no bytes.
 func HoldsQuestions(raw []byte) bool {
 	s := takeScanner(raw)
 	defer s.release()
