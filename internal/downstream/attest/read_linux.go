@@ -11,8 +11,8 @@ import (
 // mostProc is the largest number of bytes that is read of a file.
 const mostProc = 1 << 16
 
-// ReadProc reads a small file of /proc by plain system calls. os.ReadFile would register the
-// file with the runtime's poller, which costs more than the read.
+// ReadProc reads a small file of /proc by plain system calls. os.ReadFile also tries to register
+// the file with the runtime's poller, which costs more than the read.
 func ReadProc(path string) ([]byte, error) { return ReadIn(unix.AT_FDCWD, path) }
 
 // ReadIn is ReadProc for a name below an open directory.

@@ -87,8 +87,8 @@ func (s *rawStream) raw(b []byte) error {
 func (s *rawStream) close() { s.conn.Close() }
 
 // gone calls f once the client has closed the connection or sent data, which is not allowed.
-// It reads on a goroutine of its own, which begins when there is something to read if that can
-// be awaited.
+// It reads on a goroutine of its own. If the connection can be awaited, the goroutine begins when
+// there is something to read.
 func (s *rawStream) gone(f func()) {
 	conn := s.conn
 	read := func() {

@@ -63,7 +63,7 @@ type Session struct {
 // runningCall is a call of a session under way. There are few at a time, and a session without
 // one keeps little memory for them.
 type runningCall struct {
-	id     string // raw
+	id     string // its raw bytes
 	cancel context.CancelFunc
 }
 
@@ -149,7 +149,7 @@ func (s *Session) enter(id wire.ID, cancel context.CancelFunc) error {
 	return nil
 }
 
-// running returns the index of a running call; -1: there is none of that id. The caller holds mu.
+// running returns the index of the running call with an id; -1: there is none. The caller holds mu.
 func (s *Session) running(id wire.ID) int {
 	return slices.IndexFunc(s.calls, func(c runningCall) bool { return c.id == string(id) })
 }

@@ -29,7 +29,8 @@ func (c *conn) await(f func()) bool {
 	return true
 }
 
-// stopWaiting ends an await before the connection is closed.
+// stopWaiting marks the connection as ended, so that it is neither awaited nor rests from then
+// on, and ends an await. It is called before the connection is closed.
 func (c *conn) stopWaiting() {
 	c.waiting.Lock()
 	defer c.waiting.Unlock()

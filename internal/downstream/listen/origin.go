@@ -104,11 +104,11 @@ type conn struct {
 
 	answered atomic.Bool // a request has ended, and no deadline was set since
 	idle     atomic.Bool // between two requests
-	tired    atomic.Bool // the next Close lets it rest
+	tired    atomic.Bool // the next Close lets the connection rest
 
 	waiting sync.Mutex
-	awaited func() // ends an await
-	ended   bool
+	awaited func() // ends an await; nil: there was none
+	ended   bool   // end was called
 }
 
 // Read returns io.EOF once the connection has been expelled. It does not close the

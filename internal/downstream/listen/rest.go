@@ -67,8 +67,9 @@ func (c *conn) tires(size int, err error) {
 	}
 }
 
-// roused notes the first n bytes of a request. http.Server waits for the fourth with the
-// deadline of an idle connection, which is then a longer one.
+// roused notes that n bytes of a request were read. Until the fourth byte http.Server keeps the
+// deadline of an idle connection. roused makes it later, because the connection cannot rest then
+// and would be closed.
 func (c *conn) roused(n int) {
 	if c.idle.Swap(false) && n < 4 {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(restTime)) // the next read fails too
@@ -121,7 +122,7 @@ func (c *conn) isEnded() bool {
 	return c.ended
 }
 
-// take removes a connection; false: it does not rest.
+// take removes a connection and ends the wait for its data; false: it does not rest.
 func (r *resting) take(c *conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +134,7 @@ func (r *resting) take(c *conn) bool {
 	return ok
 }
 
-// old returns the connections that rest since before.
+// old returns the connections whose rest began before a time.
 func (r *resting) old(before time.Time) (all []*conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,8 +159,8 @@ func (c *conn) wake() {
 	}
 }
 
-// tend closes the connections that have rested too long, and when the listener is closed all
-// of them.
+// tend closes the connections that have rested too long, and all of them when the listener is
+// closed.
 func (l *Listener) tend() {
 	tick := time.NewTicker(restSweep)
 	defer tick.Stop()
@@ -177,7 +178,7 @@ func (l *Listener) tend() {
 	}
 }
 
-// expire closes the connections that rest since before.
+// expire closes the connections whose rest began before a time.
 func (l *Listener) expire(before time.Time) {
 	for _, c := range l.resting.old(before) {
 		if l.resting.take(c) {

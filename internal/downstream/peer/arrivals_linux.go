@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// Arrivals reports when connections can be read. No goroutine waits for a single one.
+// Arrivals reports when connections can be read. One goroutine waits for all of them.
 type Arrivals struct{ poller }
 
 // NewArrivals starts an Arrivals. Close ends it.
@@ -19,7 +19,7 @@ func NewArrivals() (*Arrivals, error) {
 
 // Await calls f once, on a goroutine of its own, when c has data or has been closed by its
 // other end. stop ends that and reports whether f will not be called; it has to be called
-// before c is closed. There is one Await for a connection at a time. An error means that c
+// before c is closed. A connection has one Await at a time. An error means that c
 // cannot be watched, and f is not called.
 func (a *Arrivals) Await(c net.Conn, f func()) (stop func() bool, err error) {
 	ticket := a.enter(func() { go f() })

@@ -17,7 +17,7 @@ type poller struct {
 
 	mu    sync.Mutex
 	next  uint64
-	waits map[uint64]func()
+	waits map[uint64]func() // by ticket
 	done  sync.WaitGroup
 }
 
@@ -49,8 +49,8 @@ func (p *poller) enter(f func()) (ticket uint64) {
 	return p.next
 }
 
-// add registers a descriptor for one event. The kernel drops the registration when the
-// descriptor is closed, if it has no duplicate.
+// add registers a descriptor for one event, also again after an earlier one. The kernel drops
+// the registration when the descriptor is closed, if it has no duplicate.
 func (p *poller) add(fd int, ticket uint64) (err error) {
 	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(ticket), Pad: int32(ticket >> 32)}
 	outer := p.raw.Control(func(epoll uintptr) {
@@ -100,7 +100,8 @@ func (p *poller) loop() {
 	}
 }
 
-// Close ends the watching and waits for a running function. Later events are not reported.
+// Close ends the watching and waits for a function that the loop has called. Later events are
+// not reported.
 func (p *poller) Close() error {
 	err := p.epoll.Close()
 	p.done.Wait()

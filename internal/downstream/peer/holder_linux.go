@@ -20,11 +20,11 @@ import (
 // answer.
 //
 // One goroutine at a time searches for all waiting callers, so the cost does not grow with
-// the number of connections. It is the first caller's for the first search, which begins
-// with the processes that last held a socket and the newest ones. Only a socket that is
-// not found there is looked for in all processes, twice before the answer is no. These
-// searches use at most half of the time, so that sockets without a holder cannot keep a
-// processor busy.
+// the number of connections. The first search is made by the first caller, further ones by
+// a goroutine of their own. A search begins with the processes that last held a socket and
+// the newest ones. Only a socket that is not found there is looked for in all processes,
+// twice before the answer is no. These searches use at most half of the time, so that
+// sockets without a holder cannot keep a processor busy.
 type Holders struct {
 	root int32
 
@@ -105,8 +105,8 @@ func (h *Holders) enter(w *wanted) (first bool) {
 	return false
 }
 
-// begin searches among the likely processes, mostly for the one socket of its caller. The rest
-// is left to a goroutine.
+// begin searches among the likely processes, mostly for the one socket of its caller. A
+// goroutine searches for what is not found there.
 func (h *Holders) begin() {
 	fresh, _ := h.take(false)
 	missing := h.look(fresh, false)

@@ -24,8 +24,8 @@ type search struct {
 	processes, descriptors int
 }
 
-// run guesses, and visits the recent holders, then the newest numbers, and then every
-// process, the newest first.
+// run guesses descriptors of the recent holders, visits these holders, then the newest
+// numbers, and then every process, the newest first.
 func (s *search) run() {
 	recent := slices.Clone(s.recent)
 	for _, p := range recent {
@@ -51,7 +51,7 @@ func (s *search) run() {
 	}
 }
 
-// guesses is how many descriptors are tried before those of a process are listed.
+// guesses is how many descriptors of a process are tried before they are listed.
 const guesses = 3
 
 // guess tries the descriptor at which a process last held a socket, and those after it: a
@@ -199,7 +199,7 @@ func (s *search) found(pid int32, name string, inode uint32) {
 	}
 }
 
-// remember puts a process first among the recent ones.
+// remember puts the place of a process first among the recent ones.
 func (s *search) remember(p place) {
 	kept := slices.DeleteFunc(s.recent, func(other place) bool { return other.pid == p.pid })
 	s.recent = append([]place{p}, kept[:min(len(kept), recentKept-1)]...)
