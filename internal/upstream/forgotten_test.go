@@ -6,7 +6,7 @@ import (
 )
 
 // A status 404 of the stream ends a session that the server has forgotten, and no session that
-// still answers. While the server fails, that stays open.
+// still answers. If the server fails, the session stays and the stream is opened again.
 func TestA404OfTheStreamIsCheckedWithAPing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

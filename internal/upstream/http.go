@@ -120,7 +120,7 @@ func (s *Server) newRequest(method string, h http.Header) *http.Request {
 	}
 }
 
-// request returns a request without body. It shares h, which must not be changed.
+// request returns a request to the server without a body. Its header is h itself, not a copy.
 func (c *httpConn) request(ctx context.Context, method string, h http.Header) *http.Request {
 	req := c.srv.template.WithContext(ctx)
 	req.Method, req.Header = method, h
@@ -139,7 +139,7 @@ func (c *httpConn) post(ctx context.Context, body []byte, header http.Header) (*
 	return c.srv.send(req, body, who.head())
 }
 
-// send sends a POST. head may be nil; see egress.Message.
+// send sends a POST with a body. head is that of the request, or nil; see egress.Message.
 func (s *Server) send(req *http.Request, body []byte, head *egress.Head) (*http.Response, error) {
 	m := egress.NewMessage(head, body)
 	req.ContentLength = int64(len(body))

@@ -59,11 +59,11 @@ type step uint8
 const (
 	over   step = iota // it ends
 	again              // it opens the stream again
-	silent             // it waits for data; run is called when there is some
+	silent             // it waits for data; wake is called when there is some
 )
 
-// run ends with the connection, or if the server has no such stream. It returns while the
-// stream is silent if data can be awaited without a goroutine.
+// run ends with the connection, or if the server has no such stream. It also returns when the
+// stream is silent and its data can be awaited without a goroutine; wake then continues.
 func (l *listener) run() {
 	for {
 		switch l.once() {
@@ -105,7 +105,7 @@ func (s *eventStream) close() {
 	s.leave()
 }
 
-// begin opens the stream. If there is none, it returns what to do next.
+// begin opens the stream. If it could not, it returns what to do next.
 func (l *listener) begin() step {
 	leave, err := l.c.srv.enterStream()
 	if err != nil {
@@ -135,7 +135,7 @@ func (l *listener) begin() step {
 	return again
 }
 
-// retries returns what to do after an attempt that may be repeated or not.
+// retries returns what to do after a failed attempt; may: it may be repeated.
 func (l *listener) retries(may bool) step {
 	if may && l.c.ctx.Err() == nil {
 		return again

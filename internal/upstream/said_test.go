@@ -2,8 +2,8 @@ package upstream
 
 import "testing"
 
-// TestTheFaultOfAProcessIsItsError: of what a process printed before it ended the line that
-// names the error is shown first, and not the code that threw it.
+// TestTheFaultOfAProcessIsItsError: the line that names the error is shown first of what a
+// process printed before it ended, and not the code that threw it.
 func TestTheFaultOfAProcessIsItsError(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -135,7 +135,7 @@ func (b *ownedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// Await is egress.Await.
+// Await is egress.Await for the body inside.
 func (b *ownedBody) Await(f func()) bool { return egress.Await(b.ReadCloser, f) }
 
 // idleBody detects silence on a body. It ends the request, because a body must not be closed
@@ -175,7 +175,7 @@ func (b *idleBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Await is egress.Await.
+// Await is egress.Await for the body inside.
 func (b *idleBody) Await(f func()) bool { return egress.Await(b.ReadCloser, f) }
 
 func (b *idleBody) Close() error {

@@ -84,7 +84,7 @@ type Deps struct {
 	Credential Credential                     // http, sse: of this one server; nil: Headers are enough
 	Proxy      string                         // http, sse: egress.Options.Proxy
 	Notice     func(server string, open bool) // called when a circuit opens or closes; may be nil
-	// Await is that of package peer, for silent streams of servers over plain HTTP; nil: each has
+	// Await is egress.Options.Await, for silent streams of servers over plain HTTP; nil: each has
 	// a goroutine.
 	Await  func(c net.Conn, f func()) (stop func() bool, err error)
 	Stderr func(server, line string) // stdio: receives what servers write to standard error; may be nil
@@ -179,7 +179,8 @@ type Request struct {
 	Headers http.Header // modern HTTP only: the Mcp-Param-* to forward; other names are left out
 }
 
-// Reply is a server's answer: a result, or a JSON-RPC error. Plain is the wire.Message's.
+// Reply is a server's answer: a result, or a JSON-RPC error. Plain is the wire.Message's; a
+// built-in server sets it for a result in which no member has the name of a question.
 type Reply struct {
 	Result []byte
 	Error  *wire.Error
@@ -245,7 +246,8 @@ func After(c Conn, f func()) {
 	}()
 }
 
-// Finished reports whether the program behind c has ended by itself with exit status 0, as one does that was idle.
+// Finished reports whether the program behind c has ended by itself with exit status 0, as an idle one may. It is false
+// for a connection over HTTP.
 func Finished(c Conn) bool {
 	s, ok := c.(*stdioConn)
 	if !ok || s.quiet.Load() {

@@ -23,6 +23,7 @@ func (b *plainBody) Await(f func()) bool {
 	return b.c.wait(b.p.await, f)
 }
 
+// wait calls f when the connection can be read, or when the request is cancelled.
 func (c *plainConn) wait(await func(net.Conn, func()) (func() bool, error), f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ type Head struct {
 const lengthLine = "\r\nContent-Length: "
 
 // NewHead returns the head of POSTs made from a template; nil: net/http refuses to write it. The
-// template and its header are not changed afterwards.
+// template and its header must not be changed afterwards.
 func NewHead(template *http.Request) *Head {
 	empty := *template
 	empty.Body, empty.ContentLength = http.NoBody, 0
@@ -42,8 +42,8 @@ func (h *Head) fits(req *http.Request) bool {
 		reflect.ValueOf(req.Header).UnsafePointer() == reflect.ValueOf(t.Header).UnsafePointer()
 }
 
-// Message is the body of a request that is in memory. A request over plain HTTP that fits its
-// head is written without being composed again.
+// Message is the body of a request, held in memory. A request over plain HTTP is written with the
+// head of its Message if it fits, and is otherwise composed by net/http.
 type Message struct {
 	head *Head // nil: none
 	text []byte
@@ -77,8 +77,8 @@ func write(b *bytes.Buffer, req *http.Request) error {
 	return nil
 }
 
-// standard returns a request whose body is one of package bytes if it is a Message. Of a body
-// that it does not know, net/http writes the head alone first.
+// standard returns a request with a bytes.Reader as its body in place of a Message. net/http
+// writes the head alone first if it does not know the type of the body.
 func standard(req *http.Request) *http.Request {
 	m, ok := req.Body.(*Message)
 	if !ok {

@@ -42,7 +42,8 @@ func (o Options) route() (chooser, dialing) {
 	return choose, dialer(to)
 }
 
-// unusable is the error of each request under a configuration whose proxy is not usable. Its text quotes no URL.
+// unusable is the error of each request under a configuration whose proxy cannot be used. Its text
+// does not quote the URL.
 type unusable struct{ error }
 
 func (u unusable) Error() string {
@@ -50,8 +51,8 @@ func (u unusable) Error() string {
 }
 func (u unusable) Unwrap() error { return u.error }
 
-// ErrUnconnected is wrapped by the error of a request for which there was no connection: nothing
-// of it was sent.
+// ErrUnconnected is wrapped by the error of a request over TLS or through a proxy for which there
+// was no connection: nothing of it was sent.
 var ErrUnconnected = errors.New("no connection")
 
 // unconnected is an error that wraps ErrUnconnected and keeps its text.
@@ -60,8 +61,8 @@ type unconnected struct{ error }
 func (u unconnected) Unwrap() error      { return u.error }
 func (unconnected) Is(target error) bool { return target == ErrUnconnected }
 
-// connected makes a request over TLS or through a proxy. The errors of net/http do not tell whether the
-// connection failed or the request, so the trace does.
+// connected makes a request over TLS or through a proxy. The errors of net/http do not tell
+// whether the connection failed or the request, so the trace does.
 func connected(by http.RoundTripper, req *http.Request) (*http.Response, error) {
 	var got atomic.Bool
 	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { got.Store(true) }})

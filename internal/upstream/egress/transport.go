@@ -41,8 +41,8 @@ type Options struct {
 	Proxy string
 
 	MaxIdle int // unused connections kept; default 256
-	// Await is that of package peer: f is called when data arrives on a connection. nil: silent
-	// streams are read by a goroutine each.
+	// Await is the method of peer.Arrivals: f is called when data arrives on a connection. nil:
+	// each silent stream is read by a goroutine.
 	Await func(c net.Conn, f func()) (stop func() bool, err error)
 
 	TLSConfig *tls.Config   // nil: the system's roots, the URL's name, TLS 1.2 and up

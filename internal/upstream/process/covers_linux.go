@@ -76,7 +76,7 @@ func secretsOf(home string) []string {
 	return pathsBelow(home, outer)
 }
 
-// npmrcsOf returns the settings of the prefixes of npm in a home, which may hold tokens.
+// npmrcsOf returns the files with the settings of npm's prefixes in a home, which may hold tokens.
 func npmrcsOf(home string) []string {
 	inside := listings{FS: os.DirFS(home), known: map[string][]fs.DirEntry{}}
 	var all []string

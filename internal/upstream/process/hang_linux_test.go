@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAHangingMountIsNamed: while a sandbox is built, the path of which the file system does not answer is known.
+// TestAHangingMountIsNamed: while a sandbox is built, the path whose file system does not answer is known.
 func TestAHangingMountIsNamed(t *testing.T) {
 	withMounts(t, func(t *testing.T, dir string) {
 		fd := fuse(t, dir+"/hangs")

@@ -104,7 +104,8 @@ func (v *view) cover(r *root, l layer, create bool) error {
 	return r.bind(v.devices[slices.IndexFunc(v.devices, isNull)].fd, l.path, false, create, false)
 }
 
-// publicOf returns what a server may read of a hidden file: the settings of npm without credentials, of others nothing.
+// publicOf returns what a server may read of a hidden file: of npm's settings those without credentials, of any other
+// file nothing.
 func (v *view) publicOf(path string) []byte {
 	switch {
 	case sameFile(path, resolved(v.npmrc)):

@@ -18,7 +18,7 @@ type patience struct {
 	timer *time.Timer
 }
 
-// newPatience calls over with the path that was asked last, unless end is called before the limit.
+// newPatience starts the time. At the limit it calls over with the path that was asked last, unless end was called.
 func newPatience(limit time.Duration, over func(path string)) *patience {
 	p := new(patience)
 	p.asked.Store(new(string))
@@ -33,6 +33,7 @@ func (p *patience) ask(path string) {
 	}
 }
 
+// end stops the time.
 func (p *patience) end() { p.timer.Stop() }
 
 // giveUp reports the path that does not answer, and ends the stage.
