@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// refusedBurst is how many refused questions of one kind are recorded one by one at once.
+	// refusedBurst is how many refused questions of one kind are recorded one by one, however
+	// fast they come.
 	refusedBurst = 100
-	// refusedEvery is the time after which one more of them is.
+	// refusedEvery is the time after which one more of them is recorded so.
 	refusedEvery = time.Second
 )
 
@@ -41,7 +42,7 @@ func (e *excess) refused(method string) {
 	e.due[kind] = e.due[kind].Add(refusedEvery)
 }
 
-// refuses reports whether a question is refused without a decision, and counts it then.
+// refuses reports whether a question has to be refused without a decision, and counts such a question.
 func (e *excess) refuses(server, method string) bool {
 	kind := kindOf(method)
 	e.mu.Lock()

@@ -95,8 +95,8 @@ func TestListensThatEndSoonAreOpenedLater(t *testing.T) {
 	}
 }
 
-// A server that policy denies by now to each client that listens is not connected again for
-// the listen of a modern client.
+// A server that policy denies to each client that listens is not connected again for the
+// listen of a modern client.
 func TestADeniedListenStartsNothing(t *testing.T) {
 	t.Parallel()
 	for kind, start := range everyTransport {

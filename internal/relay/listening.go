@@ -35,7 +35,7 @@ type listening struct {
 	granted subscribe.Filter  // what the server honours; empty when it refused
 	err     error             // why it did not reach the server; nil: it did
 	ended   chan struct{}     // closed when it is over
-	began   time.Time
+	began   time.Time         // when it was opened
 }
 
 // Pauses before a listen or a server is tried again, doubled with each failure.
@@ -279,8 +279,8 @@ func (h *hub) opened(c *liveConn) {
 	}
 }
 
-// start opens the listen that covers all watchers. tries is the number of listens before it
-// in a row that the server did not acknowledge. The caller holds mu.
+// start opens the listen that covers all watchers. tries is that of the new listening. The
+// caller holds mu.
 func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.ctx)
 	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
@@ -337,7 +337,7 @@ func (l *listening) retry(tries int) bool {
 	return l.hub.replace(l, c, err, tries)
 }
 
-// next returns the tries of a listen's successor: none after one that was open for long.
+// next returns the tries of a listen's successor: 0 after one that was open for steadyTime.
 func (l *listening) next(acknowledged bool) int {
 	if acknowledged && time.Since(l.began) >= steadyTime {
 		return 0
@@ -345,7 +345,7 @@ func (l *listening) next(acknowledged bool) int {
 	return l.tries + 1
 }
 
-// denied reports whether clients listen, and policy lets none of them see the server by now.
+// denied reports whether clients listen and policy lets none of them see the server.
 func (l *listening) denied() bool {
 	all := l.watchers()
 	return len(all) > 0 && !slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() })

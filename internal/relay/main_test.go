@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pump joins standard input and output with a Unix socket. The socket that ends before standard input is an error of
-// the program, unless it is to end cleanly.
+// pump joins standard input and output with a Unix socket. If the socket ends before standard input, the program has
+// an error, unless it is to end cleanly.
 func pump(socket string, cleanly []string) int {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {

@@ -46,7 +46,7 @@ func (q *questions) decide(to question.Client, method string, params []byte) (la
 	return params, pass, nil
 }
 
-// unsupported ends an allowed question that no client can be asked.
+// unsupported ends a question that policy allows and that the client cannot be asked.
 func (q *questions) unsupported(pass gate.Pass, method string) {
 	q.excess.refused(method)
 	pass.Leave("unsupported", 0)

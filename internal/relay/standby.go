@@ -54,8 +54,8 @@ func (h *hub) await() {
 func (s *standby) holds() bool { return s != nil && s.conn != nil && s.conn.alive() }
 
 // revive opens connections until one succeeds, as long as a session listens that may use the
-// server, and the server is configured. A program that ended by itself without an error, as one
-// does that was idle, is not started again before a session needs it.
+// server, and the server is configured. A program that ended by itself without an error, such as
+// an idle one, is not started again before a session needs it.
 func (s *standby) revive() {
 	if s.conn != nil && upstream.Finished(s.conn.conn) {
 		return

@@ -68,10 +68,11 @@ func PinKind(method string) (pin.Kind, bool) {
 
 // Cursor returns the cursor in the params of a list; nil: the list is asked for from its start.
 // Null counts as absent, although no schema allows it: clients whose languages have optional
-// members send it, and servers that read it into one take it so.
+// members send it, and servers that read it into one treat it as absent.
 func Cursor(params []byte) []byte { return unlessNull(rawjson.Get(params, "cursor")) }
 
-// Next returns the cursor of the page after a result, as Cursor does; nil: there is none.
+// Next returns the cursor of the page after a result; nil: there is none. Null counts as absent,
+// as in Cursor.
 func Next(result []byte) []byte { return unlessNull(rawjson.Get(result, "nextCursor")) }
 
 func unlessNull(raw []byte) []byte {
