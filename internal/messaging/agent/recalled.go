@@ -8,11 +8,11 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 )
 
-// recalled sends a message to peers that the book knows from earlier, without reading them
-// again. The book compares them in the transaction that stores the message, so policy has
-// decided on what is true then. It returns no answer and no error if nothing was done,
-// because they are not known or have changed, or because policy does not simply permit it:
-// the peers are then read and decided on again.
+// recalled sends a message between peers that the book recalls, without reading them. The
+// book compares them in the transaction that stores the message, so policy has decided on
+// what is true then. If nothing was done it returns neither an answer nor an error: the
+// peers are not recalled or have changed, or policy denies or holds the message. The caller
+// then reads the peers and decides again.
 func recalled(ctx context.Context, c *call, d mail.Draft, addresses []string) (*answer, error) {
 	me, peers, ok := c.s.o.Book.Known.Recall(c.owner, addresses)
 	if !ok {
@@ -40,8 +40,8 @@ func recalled(ctx context.Context, c *call, d mail.Draft, addresses []string) (*
 	return nil, c.addressing.about(err, d.To)
 }
 
-// refusedNow reports that the book has done nothing for a reason that peers as they are
-// now may not give.
+// refusedNow reports whether the book has refused the message and done nothing. The reason
+// may not hold for the peers as they are now.
 func refusedNow(err error) bool {
 	var e *mail.Error
 	if errors.As(err, &e) {

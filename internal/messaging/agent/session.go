@@ -129,8 +129,8 @@ func newSessions(node string, join bool, lease time.Duration) *sessions {
 
 func (t *sessions) now() int64 { return int64(t.clock()) + 1 }
 
-// seen notes a sign of life of a known session. It costs one look-up, and for a legacy
-// session it allocates nothing, because it is called for every request.
+// seen notes a sign of life of a known session. It is called for every request, so it costs
+// one look-up, and it makes no text of the key of a legacy session.
 func (t *sessions) seen(who *principal.Principal, digest string) {
 	var room [128]byte
 	key := appendKey(room[:0], who, digest)
@@ -142,7 +142,7 @@ func (t *sessions) seen(who *principal.Principal, digest string) {
 	}
 }
 
-// appendKey appends the key of the session in which who acts.
+// appendKey appends the key of the session in which who acts: its name and SessionOf.
 func appendKey(b []byte, who *principal.Principal, digest string) []byte {
 	b = append(append(b, who.Name()...), 0)
 	if digest != "" {

@@ -21,7 +21,7 @@ func (b *Book) Resolve(ctx context.Context, o Owner, addresses []string) (me Pee
 		}
 		return err
 	})
-	b.Known.keep(o, me, addresses, found) // after an error without them
+	b.Known.keep(o, me, addresses, found) // after an error found is nil
 	return me, found, err
 }
 

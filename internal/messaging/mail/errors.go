@@ -60,6 +60,6 @@ func (e *Error) Unwrap() error { return e.Err }
 // errSlot reports that another node took the slot at the same moment.
 var errSlot = errors.New("mail: no slot for this node")
 
-// ErrChanged is the error of a Send whose sender or recipient is no longer as Recall
-// returned it. Nothing was done.
+// ErrChanged is the error of a Send whose sender or recipient differs from what Recall
+// returned. Nothing was done.
 var ErrChanged = errors.New("mail: a peer has changed since it was read")

@@ -51,7 +51,8 @@ const heldSQL = `(?4 = 1 OR (?5 = 0 AND mailboxes.inbound = 'hold') OR (?5 < 2 A
 // least that many. This count and the search for a repeat are exact, because the sends of
 // one sender are serialised (fence). A message that seems to be sent later than now can be a
 // repeat: a transaction that waited for another one has the earlier time. One that is further
-// ahead is from before the clock was set back, and is none.
+// ahead is from before the clock was set back, and is none. The lease in the result is -1 if
+// the recipient is recalled (?16) and is not an agent of that name and namespace.
 const takeSeat = `UPDATE mailboxes SET accepted = accepted + 1, bytes = bytes + ?3,
 	last_seq = last_seq + CASE WHEN ` + heldSQL + ` THEN 0 ELSE 1 END,
 	held = held + CASE WHEN ` + heldSQL + ` THEN 1 ELSE 0 END,

@@ -56,8 +56,8 @@ func (m *Memory) Recall(o Owner, addresses []string) (me Peer, found []Peer, ok 
 	return me, found, true
 }
 
-// keep remembers what Resolve has read, and forgets what is not to be kept. A zero me means
-// that the owner has no peer.
+// keep remembers what Resolve has read, and forgets of it what Recall must not return. A
+// zero me means that the owner has no peer.
 func (m *Memory) keep(o Owner, me Peer, addresses []string, found []Peer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,8 +69,8 @@ func (m *Memory) keep(o Owner, me Peer, addresses []string, found []Peer) {
 	}
 }
 
-// put sets or deletes an entry, without what Send does not compare. A full map is
-// emptied first.
+// put sets or deletes an entry. It leaves out what neither a decision nor Send needs. A full
+// map is emptied first.
 func put[K comparable](m *map[K]Peer, key K, p Peer, kept bool) {
 	if !kept {
 		delete(*m, key)

@@ -90,7 +90,7 @@ func TestASendToPeersThatHaveChangedDoesNothing(t *testing.T) {
 	}
 }
 
-// What a recipient or the operator has changed about its mailbox since then is applied.
+// A change of its mailbox that a recipient or the operator has made since then is applied.
 func TestARecalledRecipientTakesMessagesAsItDoesNow(t *testing.T) {
 	inbound := func(mode string) func(t *testing.T, by *mail.Book, tester *agent) {
 		return func(t *testing.T, by *mail.Book, tester *agent) {
