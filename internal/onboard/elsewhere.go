@@ -9,7 +9,8 @@ import (
 )
 
 // elsewhere returns the servers that a source of Claude Code has for single projects other
-// than that of p, each with the directory of its project.
+// than that of p, each with the directory of its project. Directories that do not exist are
+// left out.
 func (p Places) elsewhere(s Source) []entry {
 	if s.Client.Name != "claude-code" || s.Dir != "" {
 		return nil
@@ -60,8 +61,8 @@ func (w *importing) noteAbsent(sources []Source) {
 	}
 }
 
-// noteKept notes that the secrets of a server stay where they are, because it was imported
-// before.
+// noteKept notes that the secrets of a server stay where they are, because the server was
+// imported before. It notes nothing if secrets are not moved.
 func (w *importing) noteKept(name string) {
 	if keys := w.open[strings.ToLower(name)]; w.Refer != nil && len(keys) > 0 {
 		w.note("%s is in the configuration already, with values that look like secrets: %s; remove the server there and import it again", name, strings.Join(keys, ", "))

@@ -23,7 +23,7 @@ func Clean(s string) (clean string, n int) {
 	return string(c.out), c.n
 }
 
-// separators and blanks are what CleanLine replaces before and after Clean.
+// separators and blanks make the replacements of CleanLine, before and after Clean.
 var (
 	separators = strings.NewReplacer("\u2028", "\n", "\u2029", "\n")
 	blanks     = strings.NewReplacer("\n", " ", "\t", " ")

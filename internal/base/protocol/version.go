@@ -34,7 +34,7 @@ func IsModernVersion(v string) bool { return v == V20260728 }
 // LooksModern reports whether v is a calendar date from 2026-07-28 on, known or not. Such
 // a request belongs to the modern era, even if it is refused.
 func LooksModern(v string) bool {
-	if v <= V20260728 { // an earlier date, or none: the usual cases parse nothing
+	if v <= V20260728 { // no later date: the usual cases parse nothing
 		return v == V20260728
 	}
 	_, err := time.Parse(time.DateOnly, v)

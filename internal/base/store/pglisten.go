@@ -122,6 +122,7 @@ const (
 	// connection. The server may not have noticed the loss yet.
 	endFormer = `SELECT pg_terminate_backend(pid, 1000) FROM pg_locks WHERE pid = ?2 AND locktype = 'advisory' AND granted
 		AND (CAST(classid AS BIGINT) << 32) | CAST(objid AS BIGINT) = hashtextextended(?1, 0)`
+	// nameHolder finds the process of the server that holds the lock.
 	nameHolder = `SELECT CAST(pid AS BIGINT) FROM pg_locks WHERE locktype = 'advisory' AND granted
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND (CAST(classid AS BIGINT) << 32) | CAST(objid AS BIGINT) = hashtextextended(?1, 0)`
@@ -165,8 +166,8 @@ func (c *pgConn) holderOf(ctx context.Context, name string) (pid int64) {
 	return pid
 }
 
-// errNode also says how to end the session of a daemon that is gone: a connection pooler, or the server until it
-// notices the loss, keeps it.
+// errNode returns the error for a name that another session holds. It says how to end that session, because the
+// session of a daemon that is gone is kept by the server until it notices the loss, or by a connection pooler.
 func (p *postgres) errNode() error {
 	err := fmt.Errorf("%w, %q: give each daemon a name of its own (store.node)", ErrNode, p.o.Node)
 	if pid := p.holder.Load(); pid != 0 {
