@@ -6,8 +6,8 @@ import (
 	"net/url"
 )
 
-// exchange sends a request. Its errors do not name the address: it is a path of the local API under
-// a host that does not exist, and a reader would take it for the problem.
+// exchange sends a request. Its errors do not name the address, which is a path of the local API
+// under a host that does not exist, and which a reader would take for the problem.
 func (c *Client) exchange(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	var about *url.Error

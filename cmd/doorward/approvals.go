@@ -80,7 +80,8 @@ func localTime(stamp string) string {
 	return t.Local().Format("15:04:05")
 }
 
-// waitForHeld returns the held calls when they differ from those of before, or after some time.
+// waitForHeld returns the held calls when they differ from those of before, or when the daemon
+// ends the wait. With a nil before it does not wait.
 func waitForHeld(ctx context.Context, o *invocation, before []admin.PendingCall) (all []admin.PendingCall, err error) {
 	path := pathApprovals
 	if before != nil {

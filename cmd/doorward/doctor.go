@@ -154,7 +154,7 @@ func directoryCheck(name, path string) health.Check {
 	return k
 }
 
-// existing returns the nearest directory above a path that exists.
+// existing returns a path if it exists, otherwise the nearest directory above it that does.
 func existing(path string) string {
 	for path != filepath.Dir(path) && !exists(path) {
 		path = filepath.Dir(path)

@@ -32,6 +32,7 @@ func grantProblems(o *options, c *config.Config) (out []config.Problem) {
 	return out
 }
 
+// absentGrants returns the warnings for the paths of one program, whose lists are below key.
 func absentGrants(o *options, key string, read, write []string) (out []config.Problem) {
 	for _, list := range []struct {
 		key   string

@@ -167,7 +167,7 @@ func reload(o *options, d *daemon.Daemon) []string {
 	return w.files
 }
 
-// firstProblem returns the first problem that is not a warning.
+// firstProblem returns the first problem that is not a warning; empty: none.
 func firstProblem(all []config.Problem) string {
 	for _, p := range all {
 		if !p.Warning {

@@ -133,8 +133,8 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	return nil
 }
 
-// hintPending says what a person can do about a call that was still held when its time to wait
-// was over. The command is a new process each time, and an approval is for one caller.
+// hintPending says what a person can do about a call that was still held when approvals.wait was
+// over. The command is a new process each time, and so another caller.
 func hintPending(result []byte) {
 	data := rawjson.Get(result, "structuredContent")
 	var text []byte

@@ -170,8 +170,8 @@ func (a api) enterApprove(r *http.Request, who *principal.Principal, what string
 	return func() { pass.Leave("ok", 0) }, nil
 }
 
-// waits reports whether a request of a caller for the held calls may go on: its proof and its
-// right hold, and the daemon does not stop.
+// waits reports whether a request of a caller for the held calls may wait on: its proof and its
+// right hold, and the daemon is not stopping.
 func (a api) waits(who *principal.Principal) bool {
 	may := a.d.gate.Allows(policy.Request{Who: who, Action: policy.ActionApprove}).Allow
 	return may && a.d.callers.standing(who) && !a.d.listeners.stopping.Load()

@@ -29,6 +29,7 @@ func (c *clients) note(r *http.Request) {
 	}
 }
 
+// isMCP reports whether a request is to an MCP route.
 func isMCP(uri string) bool {
 	return slices.ContainsFunc([]string{"/mcp", "/sse", "/messages"}, func(face string) bool { return strings.HasPrefix(uri, face) })
 }

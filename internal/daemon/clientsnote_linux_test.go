@@ -36,8 +36,8 @@ func connector(t *testing.T, c *clients) (connect func()) {
 	}
 }
 
-// TestAClientIsNotedOnce: the processes above a client are read again only when it is not
-// known any more, has another login, or is a shim.
+// TestAClientIsNotedOnce: the processes above a client are read again only when it is
+// unknown, has another login, or is a shim.
 func TestAClientIsNotedOnce(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()

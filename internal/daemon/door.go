@@ -135,7 +135,7 @@ func (s *callers) identify(r *http.Request) (*principal.Principal, error) {
 	return nil, refusedAs(err)
 }
 
-// refusedAs returns the error for package front of a caller that was not authenticated.
+// refusedAs translates an error of authentication into one of package front.
 func refusedAs(err error) error {
 	var many *authn.TooManyError
 	switch {

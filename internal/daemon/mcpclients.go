@@ -45,8 +45,8 @@ type client struct {
 const mostClients = 4096
 
 // processes returns the client that sent a request, and as chain all processes from it to the
-// first one that could be read; both are empty if its process is unknown.
-// whole: they are all.
+// first one that could be read; both are empty if its process is unknown. whole means that the
+// chain of a client over TCP is complete.
 func (c *clients) processes(r *http.Request) (of client, chain []string, whole bool) {
 	o := listen.From(r.Context())
 	var pid int32

@@ -35,7 +35,7 @@ type listeners struct {
 	https   []*http.Server
 	ready   bool
 
-	stopping atomic.Bool
+	stopping atomic.Bool // stop was called
 }
 
 // openArrivals starts to watch idle connections. Without it each of them has a goroutine.

@@ -87,7 +87,7 @@ type Approver struct {
 	Enter    func(r *http.Request, who *principal.Principal, what string) (leave func(), err error)
 	Operator func(r *http.Request, who *principal.Principal) error
 	Pending  func(ctx context.Context) []PendingCall
-	Waits    func(who *principal.Principal) bool // whether a request of the caller for Pending may go on
+	Waits    func(who *principal.Principal) bool // whether a request of the caller for Pending may wait on
 	Settle   func(ctx context.Context, who *principal.Principal, n uint64, s Settlement) error
 	Grants   func() []Grant
 	Passkeys func() []Passkey

@@ -13,7 +13,7 @@ import (
 
 const (
 	// pendingRound is how long one request waits for a change of the held calls. Each request
-	// is one act with one record.
+	// is one act, with a record of its decision and one of its outcome.
 	pendingRound = 30 * time.Second
 	// pendingLook is the time between two looks at the held calls.
 	pendingLook = time.Second
@@ -30,8 +30,9 @@ func DigestOfPending(all []PendingCall) string {
 }
 
 // pending serves GET /admin/v1/approvals, the held calls. With the parameter unlike, the digest
-// of a list that the caller has, the answer waits until the calls differ from it, for 30
-// seconds at most. It comes at once when the caller may no longer have it.
+// of a list that the caller has, the answer waits until the calls differ from it, for
+// pendingRound at most. The wait also ends when Waits denies it, which is asked every
+// pendingLook.
 func (o Options) pending(w http.ResponseWriter, r *http.Request, who *principal.Principal) {
 	o.guarded("approvals", func(r *http.Request) (any, int) {
 		unlike := r.URL.Query().Get("unlike")

@@ -83,8 +83,8 @@ type Servers interface {
 // ErrVerdict means that a form contains an unknown decision.
 var ErrVerdict = errors.New("no such decision")
 
-// ErrGone is wrapped by the error of Options.MayBegin for a connection that has ended meanwhile, as
-// one does whose request the browser gave up.
+// ErrGone is wrapped by the error of Options.MayBegin for a connection that has ended meanwhile, such
+// as that of a request that the browser gave up.
 var ErrGone = errors.New("the connection has ended")
 
 // ErrUnknownProgram is wrapped by the error of Options.MayBegin for a program that cannot be

@@ -79,10 +79,11 @@ type instant struct {
 	mono time.Duration
 }
 
+// at returns the present time.
 func (b *book) at() instant { return instant{b.now(), b.mono()} }
 
-// since returns the time that has passed: the longer one by the two clocks. The wall clock can be set back, and the
-// monotonic one stops while the machine is suspended.
+// since returns the time that has passed since m, the longer one of the two clocks: the wall clock can be set back, and
+// the monotonic one stops while the machine is suspended.
 func (b *book) since(m instant) time.Duration { return max(b.now().Sub(m.wall), b.mono()-m.mono) }
 
 func digestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
@@ -135,7 +136,7 @@ func (b *book) redeem(text string, v Visit) (secret string, s *session, err erro
 	return secret, s, nil
 }
 
-// giveBack ends a session whose cookie reaches no program, and makes its code good again.
+// giveBack ends a session whose cookie was not sent, and makes its code valid again.
 func (b *book) giveBack(text string, s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

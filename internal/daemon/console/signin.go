@@ -40,8 +40,8 @@ const (
 )
 
 // signIn serves POST /ui/session: it takes a code and sets the cookie. A code that a program of
-// an agent presents is used up, because the operator did not give it to that program. One that
-// comes over a connection that has ended is not: nothing got the cookie.
+// an agent presents is used up, because the operator did not give it to that program. A code that
+// comes over a connection that has ended is not used up, because no cookie was sent.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request, v Visit) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")

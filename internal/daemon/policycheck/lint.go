@@ -224,7 +224,7 @@ func (l *linter) action(id string) {
 	}
 }
 
-// Known reports whether Doorward knows an action by name.
+// Known reports whether Doorward knows an action by name, or by the prefix of a built-in server.
 func Known(id string) bool {
 	return slices.Contains(methods(), id) || strings.HasPrefix(id, policy.ServerAgent+".") || strings.HasPrefix(id, policy.ServerInstructions+".")
 }
