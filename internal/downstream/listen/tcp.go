@@ -54,7 +54,7 @@ func refuse(addr string, err error) *RefusedError {
 	case errors.Is(err, syscall.EADDRINUSE):
 		reason += ": another program listens there, such as a second daemon; stop it, or set another port in addr"
 	case errors.Is(err, syscall.EACCES):
-		reason += ": ports below 1024 are for root alone; set another port in addr"
+		reason += ": ports below 1024 need a capability of root; set another port in addr"
 	}
 	return &RefusedError{Addr: addr, Reason: reason, Err: err}
 }
