@@ -339,7 +339,7 @@ func (n Network) Ports() []uint16 {
 
 // ServerLimits bounds what a contained server and its descendants may use.
 type ServerLimits struct {
-	Memory    Size `yaml:"memory" default:"2GiB" min:"1MiB" max:"1024GiB" doc:"Most memory of all its processes together, its files in /tmp included. 0 is no limit."`
+	Memory    Size `yaml:"memory" default:"2GiB" min:"1MiB" max:"1024GiB" doc:"Most memory of all its processes together, its files in /tmp included. 0 is no limit, and other values below 1MiB are refused."`
 	Processes int  `yaml:"processes" default:"512" min:"0" max:"1000000" doc:"Most processes and threads. 0 is no limit."`
 	Files     int  `yaml:"files" default:"4096" min:"0" max:"1048576" doc:"Most open descriptors of each process. 0 leaves the daemon's own limit."`
 }
