@@ -9,11 +9,11 @@ import (
 )
 
 // offered answers for the mode `offers FILE`: what the server offers stands in
-// FILE, a JSON object with tools, prompts, resources, templates and
-// instructions, and is read for each request, so that a script can change it
+// FILE, a JSON object with tools, the cursor next of the page after them, prompts,
+// resources, templates and instructions, and is read for each request, so that a script can change it
 // between two sessions. Every tool that is called answers with its name.
 func (f *fake) offered(r fakeRequest) bool {
-	var o struct{ Tools, Prompts, Resources, Templates, Instructions raw }
+	var o struct{ Tools, Prompts, Resources, Templates, Instructions, Next raw }
 	b, err := os.ReadFile(os.Args[2])
 	b = bytes.ReplaceAll(b, []byte("\n"), nil) // a message is one line
 	if err != nil || json.Unmarshal(b, &o) != nil {
@@ -38,6 +38,10 @@ func (f *fake) offered(r fakeRequest) bool {
 		f.result(r, `{"protocolVersion":`+quote(p.ProtocolVersion)+`,"capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"fakemcp","version":"1.0"}`+text+`}`)
 		return true
 	case "tools/list":
+		if o.Next != nil {
+			f.result(r, `{"tools":`+string(o.Tools)+`,"nextCursor":`+string(o.Next)+`}`)
+			return true
+		}
 		return list("tools", o.Tools)
 	case "prompts/list":
 		return list("prompts", o.Prompts)

@@ -72,11 +72,10 @@ func listTools(ctx context.Context, c *client.Client, server string) (all []tool
 			}
 			all = append(all, t)
 		}
-		next := rawjson.Get(result, "nextCursor")
-		if next == nil {
+		if _, more := rawjson.GetString(result, "nextCursor"); !more { // a server may send null on its last page
 			return all, missing, nil
 		}
-		params = rawjson.Set(nil, rawjson.Edit{Key: "cursor", Value: next})
+		params = rawjson.Set(nil, rawjson.Edit{Key: "cursor", Value: rawjson.Get(result, "nextCursor")})
 	}
 }
 

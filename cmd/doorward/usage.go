@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,19 +55,17 @@ func (*lifetime) Type() string { return "duration" }
 
 // Set reads a duration such as 720h or 30d.
 func (l *lifetime) Set(text string) error {
-	plain := text
+	const day, most = 24 * time.Hour, 36500
 	if days, found := strings.CutSuffix(text, "d"); found {
-		plain = days + "h"
+		if n, err := strconv.Atoi(days); err == nil && -most <= n && n <= most {
+			*l = lifetime(time.Duration(n) * day)
+			return nil
+		}
 	}
-	d, err := time.ParseDuration(plain)
-	unit := time.Duration(1)
-	if plain != text {
-		unit = 24
-	}
-	const most = 100 * 365 * 24 * time.Hour
-	if err != nil || d > most/unit || d < -most/unit {
+	d, err := time.ParseDuration(text)
+	if err != nil || d > most*day || d < -most*day {
 		return errors.New("write a duration such as 720h or 30d, at most 36500d")
 	}
-	*l = lifetime(d * unit)
+	*l = lifetime(d)
 	return nil
 }

@@ -60,8 +60,8 @@ func NewMessage(head *Head, text []byte) *Message {
 // Close implements io.Closer.
 func (m *Message) Close() error { return nil }
 
-// Again returns the body for another attempt. It fits http.Request.GetBody.
-func (m *Message) Again() (io.ReadCloser, error) { return NewMessage(m.head, m.text), nil }
+// Again returns the body for another attempt, without a head. It fits http.Request.GetBody.
+func (m *Message) Again() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(m.text)), nil }
 
 // write writes a request in the form that net/http gives it.
 func write(b *bytes.Buffer, req *http.Request) error {
