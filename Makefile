@@ -98,6 +98,8 @@ PROGRAM = $(filter %/cmd/doorward,$(LISTED))
 HOUSE   = $(filter $(shell $(GO) list .),$(LISTED))
 LONGEST = $(filter %/internal/relay %/upstream/process,$(LISTED))
 COUNT   = DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count
+# NOVET leaves out the part of vet that go test runs: lint runs all of it.
+NOVET   = -vet=off
 
 # unit-packages runs the tests of all packages but PROGRAM and HOUSE, with the race
 # detector. Those of relay wait for servers half of the time, so four tests of a
@@ -105,15 +107,15 @@ COUNT   = DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count
 # first.
 unit-packages: build postgres bus
 	@test -n "$(RACE)" || echo "note: the race detector is off"
-	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(RACE) -parallel 4 -timeout 25m $(LONGEST) $(filter-out $(PROGRAM) $(HOUSE) $(LONGEST),$(LISTED))
+	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(NOVET) $(RACE) -parallel 4 -timeout 25m $(LONGEST) $(filter-out $(PROGRAM) $(HOUSE) $(LONGEST),$(LISTED))
 
 # unit-program runs the tests of HOUSE and of the program, which start some 2,500
 # processes, and then those of the program that RACED selects again with the race detector.
 # With it a start takes four times as much processor time, and the whole three times.
 # Supervisors run from their own program in the first and from the tests' own in the second.
 unit-program: build postgres bus
-	$(if $(PROGRAM)$(HOUSE),$(COUNT) $(addprefix -skips ,$(SKIPS)) $(TAGS) -timeout 25m $(HOUSE) $(PROGRAM))
-	$(if $(and $(PROGRAM),$(RACE)),$(COUNT) $(RACE) -timeout 25m -run '$(RACED)' $(PROGRAM))
+	$(if $(PROGRAM)$(HOUSE),$(COUNT) $(addprefix -skips ,$(SKIPS)) $(NOVET) $(TAGS) -timeout 25m $(HOUSE) $(PROGRAM))
+	$(if $(and $(PROGRAM),$(RACE)),$(COUNT) $(NOVET) $(RACE) -timeout 25m -run '$(RACED)' $(PROGRAM))
 
 # RACED selects the tests of the program that run with the race detector too: those
 # whose daemon does many things at once. RACED=. selects all.
@@ -146,7 +148,7 @@ chaos: build postgres
 
 # interop waits for its clients two thirds of the time, so three tests run at once.
 interop: build clients servers
-	$(COUNT) -tags interop -count=1 -parallel 3 -timeout 20m ./test/interop/...
+	$(COUNT) $(NOVET) -tags interop -count=1 -parallel 3 -timeout 20m ./test/interop/...
 
 # waits measures how long agent programs wait for a call, for docs/approvals.md.
 waits: build clients

@@ -9,8 +9,12 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// clean makes the programs of a script end with exit status 0.
-func clean(_ *Server, def *upstream.Definition) { def.Args = append(def.Args, "clean") }
+// clean makes the programs of a script end with exit status 0, and at once: the race detector
+// sleeps at the end of a program.
+func clean(_ *Server, def *upstream.Definition) {
+	def.Args = append(def.Args, "clean")
+	def.Env = []string{"GORACE=atexit_sleep_ms=0"}
+}
 
 // A program that ends by itself without an error is not started again for those that listen.
 // The next call starts it, and they are told to look again.

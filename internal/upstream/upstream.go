@@ -246,8 +246,8 @@ func After(c Conn, f func()) {
 	}()
 }
 
-// Finished reports whether the program behind c has ended by itself with exit status 0, as an idle one may. It is false
-// for a connection over HTTP.
+// Finished reports whether the program behind c has ended by itself with exit status 0, as an
+// idle one may. It is false for a connection over HTTP.
 func Finished(c Conn) bool {
 	s, ok := c.(*stdioConn)
 	if !ok || s.quiet.Load() {
