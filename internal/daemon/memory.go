@@ -23,6 +23,9 @@ const (
 	// betweenTrims is the least number of seconds between two times that an idle daemon
 	// returns memory. Idle sessions produce garbage with each keep-alive.
 	betweenTrims = 10
+	// atRest is the number of ticks without work after which connections rest
+	// (listen.RestAfter), so that what they used can be returned too.
+	atRest = 3
 )
 
 // pacer adapts the collector to the live heap, and returns memory to the system when the
@@ -30,6 +33,8 @@ const (
 type pacer struct {
 	work    func() uint64 // counts acts; unchanged means idle
 	last    uint64
+	quiet   int    // ticks without work
+	trimmed bool   // memory was returned since the last work
 	wait    int    // ticks until memory may be returned again; 0: now
 	kept    uint64 // dead memory that remained after the last return
 	started bool   // the memory of the start has been returned
@@ -73,26 +78,32 @@ func (p *pacer) pace() {
 	live, dead := p.read()
 	debug.SetGCPercent(percentFor(live))
 	now := p.work()
-	idle := now == p.last
-	p.last = now
+	if p.quiet++; now != p.last {
+		p.last, p.quiet, p.trimmed = now, 0, false
+	}
 	p.wait, p.kept = max(0, p.wait-1), min(p.kept, dead)
 	switch {
-	case !idle:
+	case p.quiet == 0:
 	case !p.started:
 		p.started = true
 		runtime.GC()
 		debug.FreeOSMemory()
 		_ = peer.Unmap() // a failure only keeps the pages resident
-	case p.wait == 0 && dead > p.kept+worthFreeing:
-		p.wait = betweenTrims
-		// Each collection halves the stacks that idle goroutines no longer
-		// need; FreeOSMemory is a third one.
-		runtime.GC()
-		runtime.GC()
-		debug.FreeOSMemory()
-		_ = peer.Unmap() // a failure only keeps the pages resident
-		_, p.kept = p.read()
+	case p.wait == 0 && dead > p.kept+worthFreeing, p.trimmed && p.quiet == atRest:
+		p.trim()
 	}
+}
+
+// trim returns memory to the system.
+func (p *pacer) trim() {
+	p.wait, p.trimmed = betweenTrims, true
+	// Each collection halves the stacks that idle goroutines no longer
+	// need; FreeOSMemory is a third one.
+	runtime.GC()
+	runtime.GC()
+	debug.FreeOSMemory()
+	_ = peer.Unmap() // a failure only keeps the pages resident
+	_, p.kept = p.read()
 }
 
 // percentFor returns the GC percentage with which the heap grows to heapTarget, or to twice

@@ -31,14 +31,8 @@ const consolePart = "activity?part=1"
 
 // openConsole signs in with a code from `doorward ui` and opens the page Activity.
 func (t *tools) openConsole(home string) (*console, error) {
-	cmd := exec.Command(t.doorward, "ui", "--print", "--state-dir", home+"/state", "--runtime-dir", home+"/run", "--config", home+"/doorward.yaml")
-	cmd.Env = doorwardEnv(home)
-	out, err := cmd.Output()
+	out, err := t.detached(home, "ui", "--print")
 	if err != nil {
-		var said *exec.ExitError
-		if errors.As(err, &said) {
-			err = fmt.Errorf("%w: %s", err, said.Stderr)
-		}
 		return nil, fmt.Errorf("signing in to the console: %w", err)
 	}
 	base, code, ok := strings.Cut(strings.TrimSpace(string(out)), "#")
@@ -54,6 +48,25 @@ func (t *tools) openConsole(home string) (*console, error) {
 		return nil, err
 	}
 	return c, c.listen()
+}
+
+// detached runs a command of doorward in a process that is not below this one, and returns its
+// output. This one is a client of the daemon as soon as it makes calls, and a console that was
+// opened below a client is refused. The shell ends before the command begins.
+func (t *tools) detached(home string, args ...string) ([]byte, error) {
+	args = append(args, "--state-dir", home+"/state", "--runtime-dir", home+"/run", "--config", home+"/doorward.yaml")
+	cmd := exec.Command("sh", append([]string{"-c", `(sleep 0.5; exec "$@") &`, "sh", t.doorward}, args...)...)
+	cmd.Env = doorwardEnv(home)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err == nil && len(out) == 0 {
+		err = errors.New("it printed nothing")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("doorward %s: %w: %s", args[0], err, said.String())
+	}
+	return out, nil
 }
 
 func (c *console) signIn(code string) error {
