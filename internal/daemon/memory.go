@@ -43,15 +43,19 @@ type pacer struct {
 }
 
 func startPacer(work func() uint64) *pacer {
-	p := &pacer{work: work, stop: make(chan struct{}), samples: []metrics.Sample{
+	p := newPacer(work)
+	debug.SetGCPercent(lazyPercent)
+	go p.run()
+	return p
+}
+
+func newPacer(work func() uint64) *pacer {
+	return &pacer{work: work, stop: make(chan struct{}), samples: []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/objects:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"},
 	}}
-	debug.SetGCPercent(lazyPercent)
-	go p.run()
-	return p
 }
 
 func (p *pacer) run() {

@@ -22,7 +22,7 @@ func TestListenersHearOfANewPolicy(t *testing.T) {
 	mute := h.legacy("/mcp", "uid:1000", `{}`) // has no standalone stream
 	mute.call("tools/list", `{}`)
 
-	h.gate.SetPolicy(policytest.New(1000, nil))
+	h.gate.SetPolicy(policytest.New(t, 1000, nil))
 	h.relay.Announce()
 	equal(t, "modern", text(modern.next(), "method"), protocol.ToolsChanged)
 	modern.silent()

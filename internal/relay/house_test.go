@@ -69,7 +69,7 @@ func build(t *testing.T, servers []Server, change ...option) *house {
 	if h.seal, err = seal.New(make([]byte, 32)); err != nil {
 		t.Fatal(err)
 	}
-	h.gate = gate.New(policytest.New(1000, h.rules), h.log, h.limits)
+	h.gate = gate.New(policytest.New(t, 1000, h.rules), h.log, h.limits)
 	o.Gate, o.Seal = h.gate, h.seal
 	h.relay = New(o)
 	h.door = front.New(front.Options{Handler: h.relay, Screen: func(*http.Request) bool { return true }, Authenticate: authenticate,

@@ -29,7 +29,7 @@ func BenchmarkKnownLists(b *testing.B) {
 		kind, _ := listing.Of("tools/list")
 		lists = append(lists, listing.Shelve(server, kind, result, false, false))
 	}
-	g := gate.New(policytest.New(1000, rules), nil, gate.Limits{})
+	g := gate.New(policytest.New(b, 1000, rules), nil, gate.Limits{})
 	who := principal.New("uid:1000")
 	b.ReportAllocs()
 	for b.Loop() {

@@ -52,7 +52,7 @@ func followed(t *testing.T, era string, old, next []string, hidden string, ends 
 	m := h.modern("/mcp", "uid:1000")
 	filter := `{"toolsListChanged":true,"resourceSubscriptions":["doorward://a/file:///x","doorward://b/file:///x"]}`
 	r, _ := m.subscribe(filter)
-	h.gate.SetPolicy(policytest.New(1000, h.rules))
+	h.gate.SetPolicy(policytest.New(t, 1000, h.rules))
 	h.relay.SetServers(of(next))
 	h.relay.Announce()
 	equal(t, "told to list", text(r.next(), "method"), protocol.ToolsChanged)

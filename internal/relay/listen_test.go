@@ -279,13 +279,13 @@ func TestListenHearsOnlyWhatIsItsOwn(t *testing.T) {
 
 	scoped, ack := h.modern("/mcp/s", "token:c tool:s/echo").subscribe(`{"toolsListChanged":true,"resourceSubscriptions":["file:///c"]}`)
 	equal(t, "no resource that it may not read", field(ack, "params", "notifications"), `{"toolsListChanged":true}`)
-	h.gate.SetPolicy(policytest.New(1000, nil))
+	h.gate.SetPolicy(policytest.New(t, 1000, nil))
 	s.change(protocol.ToolsChanged, `{}`)
 	s.change(protocol.ResourceUpdated, `{"uri":"file:///ann"}`)
 	for _, r := range []*reply{ann, bob, scoped} {
 		r.silent()
 	}
-	h.gate.SetPolicy(policytest.New(1000, h.rules))
+	h.gate.SetPolicy(policytest.New(t, 1000, h.rules))
 	s.change(protocol.ToolsChanged, `{}`)
 	bob.next()
 }

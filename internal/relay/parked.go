@@ -14,7 +14,6 @@ import (
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/failure"
-	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/relay/seal"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -68,15 +67,6 @@ type parked struct {
 	reply   upstream.Reply
 	err     error
 	expiry  *time.Timer // nil until the call is parked
-}
-
-// inquiry is one question of a parked call.
-type inquiry struct {
-	id     wire.ID
-	method string
-	params []byte // with its label
-	pass   gate.Pass
-	wanted *pendingQuestion
 }
 
 func (p *parked) run(t target, req *upstream.Request) {
@@ -332,22 +322,10 @@ func (p *parked) required(x *front.Exchange, t target) (upstream.Reply, error) {
 		if !p.mayHear(x, q) {
 			return upstream.Reply{}, failure.ErrAsksTooMuch
 		}
-		ask := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)})
-		if params := p.named(x, q); params != nil {
-			ask = rawjson.Set(ask, rawjson.Edit{Key: "params", Value: params})
-		}
-		requests = rawjson.Set(requests, rawjson.Edit{Key: key, Value: ask})
+		requests = rawjson.Set(requests, rawjson.Edit{Key: key, Value: q.request(x, p.link.b.Name)})
 	}
 	return upstream.Reply{Result: rawjson.Set(rawjson.Empty, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},
 		rawjson.Edit{Key: wire.InputRequests, Value: requests}, rawjson.Edit{Key: "requestState", Value: state})}, nil
-}
-
-// named returns the params of a question with the names that the client knows.
-func (p *parked) named(x *front.Exchange, q *inquiry) []byte {
-	if x.Server != "" || q.params == nil {
-		return q.params
-	}
-	return naming.Server(p.link.b.Name).Question(q.params)
 }
 
 // park adds the call to its server's parked calls, unless it was parked before.

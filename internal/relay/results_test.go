@@ -36,7 +36,7 @@ func FuzzResults(f *testing.F) {
 		f.Fatal(err)
 	}
 	all := policy.List{Allow: []string{"*"}, Deny: []string{"secret"}}
-	g := gate.New(policytest.New(1000, map[string]policy.ServerRules{"s": {Tools: all, Ask: askAll}}), log, gate.Limits{})
+	g := gate.New(policytest.New(f, 1000, map[string]policy.ServerRules{"s": {Tools: all, Ask: askAll}}), log, gate.Limits{})
 	r := New(Options{Gate: g, Seal: seal, Servers: []Server{{Name: "s", Kind: "http"}}})
 	f.Cleanup(r.Close)
 	b := r.table.Load().byName["s"]

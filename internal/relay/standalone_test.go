@@ -142,10 +142,10 @@ func TestStandaloneStreamHearsOnlyWhatItMay(t *testing.T) {
 	equal(t, "refused", field(c.call("resources/subscribe", `{"uri":"file:///a"}`), "error"), `{"code":-32602,"message":"Resource not found"}`)
 	equal(t, "denied", code(h.legacy("/mcp/s", "token:c tool:s/echo", `{}`).call("resources/subscribe", `{"uri":"file:///a"}`)), "1403")
 	eventually(t, "one listen", func() bool { return s.listening() == 1 })
-	h.gate.SetPolicy(policytest.New(1000, nil))
+	h.gate.SetPolicy(policytest.New(t, 1000, nil))
 	s.change(protocol.ToolsChanged, `{}`)
 	stream.silent()
-	h.gate.SetPolicy(policytest.New(1000, h.rules))
+	h.gate.SetPolicy(policytest.New(t, 1000, h.rules))
 	s.change(protocol.ToolsChanged, `{}`)
 	stream.nextOf(protocol.ToolsChanged)
 }

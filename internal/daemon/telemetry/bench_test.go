@@ -61,7 +61,7 @@ func benchCall(b *testing.B, tel *telemetry.Telemetry) {
 		b.Fatal(err)
 	}
 	defer log.Close()
-	g := gate.New(policytest.New(1000, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}}}), log, gate.Limits{})
+	g := gate.New(policytest.New(b, 1000, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}}}), log, gate.Limits{})
 	o := relay.Options{Gate: g, Servers: []relay.Server{{Name: "s", Kind: relay.KindBuiltin, Builtin: answering{make(chan struct{})}}}, Log: quiet(), Version: "1"}
 	if tel != nil {
 		o.Observer = tel

@@ -39,14 +39,7 @@ func TestAConnectionWithAPipelinedPartDoesNotRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := openLoopback(t, Options{Arrivals: newArrivals(t)})
-			slow(t, l)
-			raw, err := net.Dial("tcp", l.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer raw.Close()
-			c := asking{raw, bufio.NewReader(raw)}
+			l, c := slowly(t)
 			c.get(t, aRequest+part)
 			eventually(t, "the connection ends", func() bool { return l.Open() == 0 || l.atRest() > 0 })
 			if l.atRest() > 0 {
@@ -56,17 +49,23 @@ func TestAConnectionWithAPipelinedPartDoesNotRest(t *testing.T) {
 	}
 }
 
-// The first bytes of a request that follow a pipelined part do not extend its time.
-func TestAPipelinedPartHasNoLongerTime(t *testing.T) {
-	t.Parallel()
+// slowly returns a slow listener and a client of it.
+func slowly(t *testing.T) (*Listener, asking) {
+	t.Helper()
 	l := openLoopback(t, Options{Arrivals: newArrivals(t)})
 	slow(t, l)
 	raw, err := net.Dial("tcp", l.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer raw.Close()
-	c := asking{raw, bufio.NewReader(raw)}
+	t.Cleanup(func() { raw.Close() })
+	return l, asking{raw, bufio.NewReader(raw)}
+}
+
+// The first bytes of a request that follow a pipelined part do not extend its time.
+func TestAPipelinedPartHasNoLongerTime(t *testing.T) {
+	t.Parallel()
+	l, c := slowly(t)
 	c.get(t, aRequest+"GET / HTTP/1.1\r\n")
 	io.WriteString(c, "H")
 	eventually(t, "the connection ends", func() bool { return l.Open() == 0 })

@@ -229,16 +229,22 @@ func TestWithoutArrivalsNothingRests(t *testing.T) {
 	eventually(t, "the idle connection ends", func() bool { return l.Open() == 0 })
 }
 
-func TestNothingRestsAtAClosedListener(t *testing.T) {
-	t.Parallel()
+// oneAccepted returns a listener and the connection that it has accepted.
+func oneAccepted(t *testing.T) (*Listener, *conn) {
+	t.Helper()
 	l := openLoopback(t, Options{Arrivals: newArrivals(t)})
 	conns := accepted(t, l)
 	client, err := net.Dial("tcp", l.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	c := next(t, conns).(*conn)
+	t.Cleanup(func() { client.Close() })
+	return l, next(t, conns).(*conn)
+}
+
+func TestNothingRestsAtAClosedListener(t *testing.T) {
+	t.Parallel()
+	l, c := oneAccepted(t)
 	l.Close()
 	c.tired.Store(true)
 	if c.Close(); l.Open() != 0 || l.atRest() != 0 {

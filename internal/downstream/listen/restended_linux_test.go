@@ -20,14 +20,7 @@ func (c closing) Close() error {
 // gives it up at that moment.
 func TestAConnectionThatIsBeingEndedDoesNotRest(t *testing.T) {
 	t.Parallel()
-	l := openLoopback(t, Options{Arrivals: newArrivals(t)})
-	conns := accepted(t, l)
-	client, err := net.Dial("tcp", l.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	c := next(t, conns).(*conn)
+	l, c := oneAccepted(t)
 	rested := false
 	c.Conn = closing{c.Conn.(*net.TCPConn), func() { rested = l.resting.add(c, l.opts.Arrivals) }}
 	c.end()

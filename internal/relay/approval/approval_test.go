@@ -31,8 +31,8 @@ type office struct {
 
 const operator = "uid:1"
 
-func held(names ...string) *policy.Set {
-	return policytest.New(1, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}, Held: names}})
+func held(t testing.TB, names ...string) *policy.Set {
+	return policytest.New(t, 1, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}, Held: names}})
 }
 
 func open(t *testing.T, expire time.Duration) *office {
@@ -41,7 +41,7 @@ func open(t *testing.T, expire time.Duration) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &office{t: t, log: log, gate: gate.New(held("held"), log, gate.Limits{})}
+	o := &office{t: t, log: log, gate: gate.New(held(t, "held"), log, gate.Limits{})}
 	o.queue = approval.New(approval.Options{Expire: expire, Record: log.Append, Save: func(all []approval.Grant) error { o.saved.Store(&all); return nil }}, nil)
 	t.Cleanup(func() {
 		o.queue.Close()
@@ -212,13 +212,13 @@ func TestAnApprovalIsBoundToTheCall(t *testing.T) {
 			a.Who = principal.New("uid:1", principal.Fact{Name: principal.FactInstance, Value: "2", Grade: principal.Attested})
 		},
 		"tool":   func(o *office, a *gate.Act) { a.Name = "held2" },
-		"policy": func(o *office, _ *gate.Act) { o.gate.SetPolicy(held("held", "held2")) },
+		"policy": func(o *office, _ *gate.Act) { o.gate.SetPolicy(held(o.t, "held", "held2")) },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := open(t, time.Hour)
-			o.gate.SetPolicy(held("held*"))
+			o.gate.SetPolicy(held(t, "held*"))
 			a := act(`{"a":1}`)
 			if got, err := o.call(t.Context(), a, time.Millisecond); err != nil || got.Pending != 1 {
 				t.Fatalf("%+v, %v", got, err)

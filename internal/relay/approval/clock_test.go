@@ -42,7 +42,7 @@ func openDesk(t *testing.T) *desk {
 	d := &desk{t: t, now: time.Now().Round(0)}
 	d.Queue = New(Options{Expire: time.Hour, Record: log.Append, Save: func([]Grant) error { return nil }, Now: func() time.Time { return d.now }}, nil)
 	t.Cleanup(d.Close)
-	d.gate = gate.New(policytest.New(1, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}, Held: []string{"*"}}}), log, gate.Limits{})
+	d.gate = gate.New(policytest.New(t, 1, map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}, Held: []string{"*"}}}), log, gate.Limits{})
 	return d
 }
 

@@ -16,7 +16,7 @@ import (
 func TestADeferredActRecordsItself(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("shut"), b.Log, Limits{Calls: 1})
+	g := New(rules(t, "shut"), b.Log, Limits{Calls: 1})
 	act := call(owner, "open")
 	act.Source = "agent_msg"
 	p, err := g.Enter(act.Deferred())
@@ -67,7 +67,7 @@ func TestAContextHasOnlyThePassPutIntoIt(t *testing.T) {
 		t.Error("a pass out of nothing")
 	}
 	b := openBook(t)
-	g := New(rules(), b.Log, Limits{})
+	g := New(rules(t), b.Log, Limits{})
 	p, err := g.Enter(call(owner, "open").Deferred())
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestAContextHasOnlyThePassPutIntoIt(t *testing.T) {
 func TestADeferredActFailsWithoutALog(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules(), b.Log, Limits{})
+	g := New(rules(t), b.Log, Limits{})
 	p, err := g.Enter(call(owner, "open").Deferred())
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func records(t *testing.T, b *book) (out []string) {
 func TestARefusalNamesItsKind(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("shut"), b.Log, Limits{})
+	g := New(rules(t, "shut"), b.Log, Limits{})
 	p, err := g.Enter(call(owner, "open"))
 	if err != nil {
 		t.Fatal(err)

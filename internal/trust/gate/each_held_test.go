@@ -14,7 +14,7 @@ func TestAnActOnSeveralServersIsNeverHeld(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
 	all := policy.List{Allow: []string{"*"}}
-	g := New(policytest.New(1000, map[string]policy.ServerRules{
+	g := New(policytest.New(t, 1000, map[string]policy.ServerRules{
 		"notes": {Tools: all},
 		"shop":  {Tools: all, Held: []string{"buy"}},
 	}), b.Log, Limits{})

@@ -11,7 +11,7 @@ import (
 func TestAnActOnSeveralServersIsRecordedOnce(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules(), b.Log, Limits{Calls: 1})
+	g := New(rules(t), b.Log, Limits{Calls: 1})
 	list := Act{Who: owner, Action: "tools/list", Bytes: 7}
 	on := func(servers ...string) Act { list.Each = append([]string{}, servers...); return list }
 	p, err := g.Enter(on("ghost", "notes", "web"))

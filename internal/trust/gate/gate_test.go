@@ -18,9 +18,9 @@ import (
 
 var owner = principal.New("uid:1000", principal.Fact{Name: "uid", Value: "1000", Grade: principal.Attested})
 
-func rules(deny ...string) *policy.Set {
+func rules(t testing.TB, deny ...string) *policy.Set {
 	all := policy.List{Allow: []string{"*"}, Deny: deny}
-	return policytest.New(1000, map[string]policy.ServerRules{"notes": {Tools: all, Ask: policy.List{Allow: []string{"elicitation"}}}})
+	return policytest.New(t, 1000, map[string]policy.ServerRules{"notes": {Tools: all, Ask: policy.List{Allow: []string{"elicitation"}}}})
 }
 
 // book is a real audit log that a test can read.
@@ -82,7 +82,7 @@ func call(who *principal.Principal, tool string) Act {
 func TestAllowedActHasOneDecisionAndOneOutcome(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules(), b.Log, Limits{})
+	g := New(rules(t), b.Log, Limits{})
 	p, err := g.Enter(call(owner, "search"))
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestAllowedActHasOneDecisionAndOneOutcome(t *testing.T) {
 func TestRefusedActHasOneDecisionAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop_*"), b.Log, Limits{})
+	g := New(rules(t, "drop_*"), b.Log, Limits{})
 	acts := []struct {
 		act      Act
 		rule     string
@@ -147,7 +147,7 @@ func TestRefusedActHasOneDecisionAndNothingElse(t *testing.T) {
 func TestFailingLogRefuses(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop"), b.Log, Limits{})
+	g := New(rules(t, "drop"), b.Log, Limits{})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestRateLimit(t *testing.T) {
 			t.Parallel()
 			var clock time.Duration
 			b := openBook(t)
-			g := New(rules(), b.Log, Limits{CallsPerSecond: c.rate})
+			g := New(rules(t), b.Log, Limits{CallsPerSecond: c.rate})
 			g.clock = func() time.Duration { return clock }
 			got := ""
 			for _, at := range c.at {
@@ -239,7 +239,7 @@ func steady(n int, step time.Duration) []time.Duration {
 func TestDenialsDoNotUseUpTheRate(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop"), b.Log, Limits{CallsPerSecond: 1})
+	g := New(rules(t, "drop"), b.Log, Limits{CallsPerSecond: 1})
 	g.clock = func() time.Duration { return 0 }
 	for range 20 {
 		g.Enter(call(owner, "drop"))
@@ -254,7 +254,7 @@ func TestDenialsDoNotUseUpTheRate(t *testing.T) {
 func TestSetPolicyWhileActsEnter(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules(), b.Log, Limits{})
+	g := New(rules(t), b.Log, Limits{})
 	const workers, each = 4, 50
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -275,10 +275,10 @@ func TestSetPolicyWhileActsEnter(t *testing.T) {
 		}()
 	}
 	for i := range 20 {
-		g.SetPolicy(rules([]string{"*"}[:i%2]...))
+		g.SetPolicy(rules(t, []string{"*"}[:i%2]...))
 	}
 	wg.Wait()
-	g.SetPolicy(rules("*"))
+	g.SetPolicy(rules(t, "*"))
 	if _, err := g.Enter(call(owner, "last")); err == nil {
 		t.Error("the new policy does not hold")
 	}
@@ -315,7 +315,7 @@ func balance(t *testing.T, lines []line, acts, allowed int) {
 }
 
 func BenchmarkEnterAndLeave(b *testing.B) {
-	g := New(rules(), openBench(b), Limits{CallsPerSecond: 1_000_000, Calls: 256, Streams: 64})
+	g := New(rules(b), openBench(b), Limits{CallsPerSecond: 1_000_000, Calls: 256, Streams: 64})
 	a := call(owner, "search")
 	b.ReportAllocs()
 	for b.Loop() {

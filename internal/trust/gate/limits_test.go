@@ -34,7 +34,7 @@ func of(kind Kind, a Act) Act {
 func TestCallsUnderWayAreCounted(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop"), b.Log, Limits{Calls: 2})
+	g := New(rules(t, "drop"), b.Log, Limits{Calls: 2})
 	first, _ := enter(t, g, call(owner, "a"))
 	_, r := enter(t, g, call(owner, "b"))
 	if r != nil {
@@ -71,7 +71,7 @@ func TestCallsUnderWayAreCounted(t *testing.T) {
 // Two processes of one user share the limits of one principal.
 func TestLimitsGoByNameAndNotByInstance(t *testing.T) {
 	t.Parallel()
-	g := New(rules(), openBook(t).Log, Limits{Calls: 1})
+	g := New(rules(t), openBook(t).Log, Limits{Calls: 1})
 	one := principal.New("uid:1000", principal.Fact{Name: principal.FactInstance, Value: "1", Grade: principal.Attested})
 	two := principal.New("uid:1000", principal.Fact{Name: principal.FactInstance, Value: "2", Grade: principal.Attested})
 	enter(t, g, call(one, "a"))
@@ -84,7 +84,7 @@ func TestLimitsGoByNameAndNotByInstance(t *testing.T) {
 // none from streams.
 func TestStreamsAreCountedApart(t *testing.T) {
 	t.Parallel()
-	g := New(rules(), openBook(t).Log, Limits{Calls: 1, Streams: 2})
+	g := New(rules(t), openBook(t).Log, Limits{Calls: 1, Streams: 2})
 	listen := of(Stream, Act{Who: owner, Action: "subscriptions/listen", Server: "notes"})
 	first, _ := enter(t, g, listen)
 	enter(t, g, listen)
@@ -107,7 +107,7 @@ func TestStreamsAreCountedApart(t *testing.T) {
 // from the calls of the caller and the questions of other servers.
 func TestAServersQuestionsHaveARateOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	set := policytest.New(1000, map[string]policy.ServerRules{
+	set := policytest.New(t, 1000, map[string]policy.ServerRules{
 		"notes": {Tools: policy.List{Allow: []string{"*"}}, Ask: policy.List{Allow: []string{"elicitation"}}},
 		"tidy":  {Ask: policy.List{Allow: []string{"elicitation"}}}})
 	g := New(set, openBook(t).Log, Limits{CallsPerSecond: 3, Calls: 2})
@@ -130,7 +130,7 @@ func TestAServersQuestionsHaveARateOfTheirOwn(t *testing.T) {
 
 func TestTheOperatorGetsThroughAtTheLimit(t *testing.T) {
 	t.Parallel()
-	g := New(rules(), openBook(t).Log, Limits{CallsPerSecond: 1, Calls: 1})
+	g := New(rules(t), openBook(t).Log, Limits{CallsPerSecond: 1, Calls: 1})
 	g.clock = func() time.Duration { return 0 }
 	enter(t, g, call(owner, "a"))
 	if _, r := enter(t, g, call(owner, "a")); r == nil {
@@ -149,7 +149,7 @@ func TestTheOperatorGetsThroughAtTheLimit(t *testing.T) {
 func TestActsOfOneRequestCountAsOne(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop"), b.Log, Limits{CallsPerSecond: 2, Calls: 1})
+	g := New(rules(t, "drop"), b.Log, Limits{CallsPerSecond: 2, Calls: 1})
 	g.clock = func() time.Duration { return 0 }
 	with := func(c *Charge, a Act) Act { a.With = c; return a }
 	fan := new(Charge)
@@ -194,7 +194,7 @@ func TestActsOfOneRequestCountAsOne(t *testing.T) {
 func TestWhatIsRefusedUsesNothing(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules(), b.Log, Limits{CallsPerSecond: 2, Calls: 1})
+	g := New(rules(t), b.Log, Limits{CallsPerSecond: 2, Calls: 1})
 	g.clock = func() time.Duration { return 0 }
 	p, _ := enter(t, g, call(owner, "a"))
 	for range 5 {
@@ -229,7 +229,7 @@ func TestARefusedCallIsAdmittedAfterItsWait(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{1, 2, 3, 7, 200} {
 		var clock time.Duration
-		g := New(rules(), openBook(t).Log, Limits{CallsPerSecond: rate})
+		g := New(rules(t), openBook(t).Log, Limits{CallsPerSecond: rate})
 		g.clock = func() time.Duration { return clock }
 		for range rate {
 			if _, r := enter(t, g, call(owner, "a")); r != nil {
@@ -264,7 +264,7 @@ func TestARefusedCallIsAdmittedAfterItsWait(t *testing.T) {
 func TestLimitsKeptElsewhereAreRecordedHere(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
-	g := New(rules("drop"), b.Log, Limits{Calls: 1})
+	g := New(rules(t, "drop"), b.Log, Limits{Calls: 1})
 	const rule = "mcpServers.notes.doorward.max_concurrency"
 	over := func(a Act) Act { a.Over = rule; return a }
 	if _, r := enter(t, g, over(call(owner, "a"))); r == nil || r.Code != CodeUnavailable || r.Rule != rule || r.Ref == 0 {
@@ -311,7 +311,7 @@ func TestTheCapHoldsUnderContention(t *testing.T) {
 	t.Parallel()
 	b := openBook(t)
 	const limit, workers, each = 3, 8, 60
-	g := New(rules(), b.Log, Limits{Calls: limit})
+	g := New(rules(t), b.Log, Limits{Calls: limit})
 	var inside, most, refused, strangers atomic.Int32
 	var wg sync.WaitGroup
 	for range workers {
@@ -359,7 +359,7 @@ func TestTheCapHoldsUnderContention(t *testing.T) {
 }
 
 func BenchmarkEnterAndLeaveOfTwoAtOnce(b *testing.B) {
-	g := New(rules(), openBench(b), Limits{CallsPerSecond: 1_000_000, Calls: 256})
+	g := New(rules(b), openBench(b), Limits{CallsPerSecond: 1_000_000, Calls: 256})
 	b.ReportAllocs()
 	var n atomic.Int32
 	b.RunParallel(func(pb *testing.PB) {
@@ -377,7 +377,7 @@ func BenchmarkEnterAndLeaveOfTwoAtOnce(b *testing.B) {
 
 // BenchmarkCharge is the cost of the limits for one act.
 func BenchmarkCharge(b *testing.B) {
-	g := New(rules(), nil, Limits{CallsPerSecond: 1_000_000_000, Calls: 256})
+	g := New(rules(b), nil, Limits{CallsPerSecond: 1_000_000_000, Calls: 256})
 	a := call(owner, "search")
 	b.ReportAllocs()
 	for b.Loop() {
@@ -392,7 +392,7 @@ func BenchmarkCharge(b *testing.B) {
 // Reading instructions takes no room from calls, and has the same rate.
 func TestGuidanceTakesNoRoomFromCalls(t *testing.T) {
 	t.Parallel()
-	g := New(rules(), openBook(t).Log, Limits{CallsPerSecond: 3, Calls: 1})
+	g := New(rules(t), openBook(t).Log, Limits{CallsPerSecond: 3, Calls: 1})
 	g.clock = func() time.Duration { return 0 }
 	ask := of(Guidance, Act{Who: owner, Action: "instructions.read", Server: "notes"})
 	for i := range 4 {
@@ -413,7 +413,7 @@ func TestACallThatWaitsTakesNoPlace(t *testing.T) {
 	for what, with := range map[string]*Charge{"alone": nil, "one of a request": {}} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			g := New(rules(), openBook(t).Log, Limits{Calls: 1})
+			g := New(rules(t), openBook(t).Log, Limits{Calls: 1})
 			for range 3 {
 				waits := call(owner, "a").Deferred()
 				waits.With = with

@@ -1,0 +1,42 @@
+package daemon
+
+import (
+	"math"
+	"testing"
+)
+
+// An idle daemon that has returned memory after its last act does so once more when its
+// connections rest, and not again.
+func TestMemoryIsReturnedOnceMoreAtRest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		trimmed bool
+		ticks   int
+		again   bool
+	}{
+		"before the rest":      {true, atRest - 1, false},
+		"at rest":              {true, atRest, true},
+		"after the rest":       {true, atRest + 1, false},
+		"nothing was worth it": {false, atRest, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPacer(func() uint64 { return 7 })
+			p.last, p.started, p.trimmed, p.quiet = 7, true, c.trimmed, c.ticks-1
+			p.kept = math.MaxUint64 // becomes the dead memory of the moment, so no more of it is worth a return
+			if p.pace(); (p.wait == betweenTrims) != c.again {
+				t.Errorf("returned: %v, want %v", !c.again, c.again)
+			}
+		})
+	}
+}
+
+// After an act the daemon is not idle, and a return before it no longer counts.
+func TestWorkEndsTheIdleTime(t *testing.T) {
+	t.Parallel()
+	p := newPacer(func() uint64 { return 8 })
+	p.last, p.started, p.trimmed, p.quiet = 7, true, true, atRest-1
+	if p.pace(); p.quiet != 0 || p.trimmed || p.wait != 0 {
+		t.Errorf("quiet for %d ticks, returned: %v, waits for %d", p.quiet, p.trimmed, p.wait)
+	}
+}

@@ -1,0 +1,29 @@
+package relay
+
+import (
+	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/naming"
+	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/wire"
+)
+
+// inquiry is one question of a parked call.
+type inquiry struct {
+	id     wire.ID
+	method string
+	params []byte // with its label
+	pass   gate.Pass
+	wanted *pendingQuestion
+}
+
+// request returns the question as an input request for x. At the aggregate it has the names
+// that the client knows.
+func (q *inquiry) request(x *front.Exchange, server string) []byte {
+	params := q.params
+	if x.Server == "" && params != nil {
+		params = naming.Server(server).Question(params)
+	}
+	return rawjson.Set(rawjson.Empty, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)},
+		rawjson.Edit{Key: "params", Value: params}) // no params: no member
+}
