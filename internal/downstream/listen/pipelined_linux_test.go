@@ -13,7 +13,7 @@ import (
 // slow serves a listener whose connections rest after a moment, and whose handler reads the
 // body of a request with a deadline.
 func slow(t *testing.T, l *Listener) {
-	const moment = 50 * time.Millisecond
+	const moment = 500 * time.Millisecond
 	srv := &http.Server{ReadHeaderTimeout: moment, IdleTimeout: moment, ConnState: l.ConnState,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return l.ConnContext(ctx, c) },
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,7 +27,7 @@ func newArrivals(t *testing.T) *peer.Arrivals {
 // restful serves a listener whose connections rest after a moment. /facts counts the requests
 // of a connection in its facts.
 func restful(t *testing.T, l *Listener) {
-	srv := &http.Server{ReadHeaderTimeout: 20 * time.Millisecond, IdleTimeout: 20 * time.Millisecond, ConnState: l.ConnState,
+	srv := &http.Server{ReadHeaderTimeout: 500 * time.Millisecond, IdleTimeout: 20 * time.Millisecond, ConnState: l.ConnState,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			ctx = l.ConnContext(ctx, c)
 			o := From(ctx)
