@@ -42,12 +42,15 @@ func serve(ctx context.Context, o *options, tokenFile string, dev bool) error {
 		return errNoTokenFile
 	}
 	surviveBrokenPipes()
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // before the start, which it would end
+	defer signal.Stop(hup)
 	d, files, err := newDaemon(o, tokenFile, dev)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	go watchConfig(ctx, o, d, files, stampsOf(files))
+	go watchConfig(ctx, o, d, hup, files, stampsOf(files))
 	err = d.Run(ctx)
 	if errors.Is(err, daemon.ErrNoListener) {
 		return fail(exitFailed, "no listener is open: the lines above give the reasons")
@@ -119,13 +122,10 @@ func newLog(c config.Log) *slog.Logger {
 // lookEvery is the time between two checks of the files for a change.
 const lookEvery = 2 * time.Second
 
-// watchConfig reloads the configuration on SIGHUP and when its file, the policy
+// watchConfig reloads the configuration on a signal of hup and when its file, the policy
 // file or the tests of the policy change. A reload that fails changes nothing,
 // and prints the reason. seen holds the stamps of the files when they were read.
-func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, files []string, seen []stamp) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+func watchConfig(ctx context.Context, o *options, d *daemon.Daemon, hup <-chan os.Signal, files []string, seen []stamp) {
 	tick := time.Tick(lookEvery)
 	for {
 		select {
