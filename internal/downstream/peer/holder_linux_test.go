@@ -37,7 +37,7 @@ func TestTheHolderOfALoopbackSocketIsFound(t *testing.T) {
 	t.Parallel()
 	ln := tcpListener(t, "127.0.0.1:0")
 	self := int32(os.Getpid())
-	for _, how := range []string{"plain", "high descriptor", "many descriptors", "duplicate", "in a grandchild", "inherited over exec", "half closed"} {
+	for _, how := range []string{"plain", "high descriptor", "many descriptors", "duplicate", "in a grandchild", "inherited over exec", "inherited by children", "half closed"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			h, local, remote := hold(t, nil, how)

@@ -115,6 +115,11 @@ func holdSocket(addr, how string) error {
 		}
 		unix.Close(s)
 		return waitHolding(pid)
+	case "inherited by children":
+		if err := inherited(s); err != nil {
+			return err
+		}
+		return waitHolding(self)
 	case "held by another user":
 		pid, err := heir(s, puppet.AsUID(12345))
 		if err != nil {
@@ -228,6 +233,22 @@ func heir(fd int, attr *syscall.SysProcAttr, mode ...string) (pid int, err error
 		return 0, err
 	}
 	return cmd.Process.Pid, nil
+}
+
+// inherited starts two processes that have the descriptor at the same number, as each process
+// has between its fork and its exec.
+func inherited(fd int) error {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+		return err
+	}
+	for range 2 {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env, cmd.Stdin = []string{puppet.Env + "=hold"}, os.Stdin
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fly puts descriptors in flight between the two ends of a pair, and closes

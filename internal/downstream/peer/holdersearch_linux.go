@@ -190,6 +190,7 @@ func (s *search) found(pid int32, name string, inode uint32) {
 	if !ok {
 		return
 	}
+	holder = s.opener(holder)
 	delete(s.left, inode)
 	if n, err := strconv.Atoi(name); err == nil && !holder.Inside {
 		s.remember(place{holder.PID, n})
@@ -226,6 +227,30 @@ func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 	h := Holder{PID: pid, Process: attest.Instance(pid, start), Inside: s.below(pid), descriptor: name, inode: inode}
 	again, ok := socketAt(dir, "fd/"+name)
 	return h, ok && again == inode
+}
+
+// opener returns the process from which a holder has its descriptor, if that process still
+// has the same socket at the same number. A process that starts another is such a one until
+// the exec of the other closes the descriptor. The newest processes are searched first, so a
+// client that starts programs would otherwise be taken for one of them. A holder below the
+// daemon is never replaced by one outside, because it must be refused.
+func (s *search) opener(h Holder) Holder {
+	for range maxParents {
+		r, ok := look(h.PID)
+		if !ok {
+			break
+		}
+		parent := "/proc/" + strconv.Itoa(int(r.parent)) + "/fd/" + h.descriptor
+		if inode, ok := socketAt(unix.AT_FDCWD, parent); !ok || inode != h.inode {
+			break
+		}
+		above, ok := s.holder(r.parent, h.descriptor, h.inode)
+		if !ok || h.Inside && !above.Inside {
+			break
+		}
+		h = above
+	}
+	return h
 }
 
 // openProcess opens the directory of a process.
