@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // alarm wakes the keeper. Log.mu guards ticking.
@@ -113,7 +115,7 @@ func (l *Log) sync() error {
 
 // toDisk syncs f. An error is final: see the package comment on a failed fsync.
 func (l *Log) toDisk(f *os.File) error {
-	err := datasync(f)
+	err := durable.SyncData(f)
 	if err == nil {
 		return nil
 	}

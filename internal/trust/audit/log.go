@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 const (
@@ -236,7 +238,7 @@ func (l *Log) Close() error {
 	if l.seg.file != nil {
 		err = errors.Join(err, l.seg.file.Close())
 	}
-	return errors.Join(err, unlock(l.lock))
+	return errors.Join(err, durable.Unlock(l.lock))
 }
 
 // Dir returns the directory of the log.
