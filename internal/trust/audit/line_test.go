@@ -95,7 +95,7 @@ func FuzzEncode(f *testing.F) {
 			Seq                                                                uint64
 			Time                                                               time.Time
 			Kind, Source, Principal, Session, Action, Resource, Decision, Rule string
-			Facts                                                              []principal.Fact
+			Facts                                                              []struct{ Name, Value, Grade string }
 			Result, Reason, Prev, Hash                                         string
 			Bytes, Count                                                       int64
 			Ref                                                                uint64
