@@ -15,7 +15,7 @@ import (
 )
 
 func makeLine(r *Record, now time.Time, t tip) []byte {
-	return appendLine(nil, appendBody(nil, r, now), &t, new(callers))
+	return appendLine(nil, newBody(r, now), &t, new(callers))
 }
 
 func act() *Record { return &Record{Kind: Decision, Source: "gate", Action: "tools/call"} }

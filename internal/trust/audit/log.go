@@ -90,9 +90,7 @@ func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	if first, err = l.appendAll(bodies...); err != nil || l.o.Always || len(rs) == 0 {
 		return first, err
 	}
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	if err := l.sync(); err != nil {
+	if err := l.synced(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return first, nil

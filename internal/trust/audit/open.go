@@ -122,9 +122,12 @@ func (l *Log) findTip() (clean bool, torn int64, err error) {
 		return true, 0, err
 	}
 	l.tip = begin.tip()
-	number := begin.Segment + max(len(numbers), 1)
-	if n := lacks(append(numbers, number+1), begin.Segment+1); n > 0 {
-		return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(SegmentPath(l.dir, n)))
+	number := begin.Segment
+	for i := range max(len(numbers), 1) { // they count up without a gap
+		number++
+		if i == len(numbers) || numbers[i] != number {
+			return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(SegmentPath(l.dir, number)))
+		}
 	}
 	last, size, torn, err := openLast(l.dir, number, l.checkpoints.last.Seq)
 	if err != nil {

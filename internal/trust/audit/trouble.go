@@ -72,7 +72,7 @@ func (t *trouble) notices(now func() time.Time) (bodies []body) {
 // event returns the body of an event about the log itself.
 func event(now time.Time, r Record) body {
 	r.Kind, r.Source = Event, "audit"
-	return appendBody(nil, &r, now)
+	return newBody(&r, now)
 }
 
 // state fills in s. final is the error of a failed sync, or nil.
