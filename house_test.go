@@ -28,18 +28,18 @@ var mayImport = map[string]string{
 	"internal/base/sse":       "",
 	"internal/base/plainyaml": "",
 	"internal/base/secret":    "",
-	"internal/base/store":     "",
+	"internal/base/store":     "base/durable",
 	"internal/base/protocol":  "",
-	"internal/base/auditlog":  "trust/audit",   // it reads what audit writes
-	"internal/base/plaintext": "trust/visible", // it cleans what visible calls hidden
-	"internal/base/rawjson":   "trust/wire",    // it reads and changes members of what wire accepts
+	"internal/base/auditlog":  "trust/audit base/durable", // it reads what audit writes
+	"internal/base/plaintext": "trust/visible",            // it cleans what visible calls hidden
+	"internal/base/rawjson":   "trust/wire",               // it reads and changes members of what wire accepts
 
 	"internal/trust/visible":   "",
 	"internal/trust/lookalike": "trust/visible",
 	"internal/trust/principal": "trust/visible",
 	"internal/trust/wire":      "",
 	"internal/trust/policy":    "trust/principal trust/lookalike trust/visible",
-	"internal/trust/audit":     "trust/principal",
+	"internal/trust/audit":     "trust/principal base/durable",
 	"internal/trust/gate":      "trust/principal trust/policy trust/audit trust/wire",
 
 	"internal/downstream/attest":       "",

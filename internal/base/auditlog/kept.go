@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -18,7 +19,7 @@ func Has(l *audit.Log, m audit.Mark) (bool, error) {
 	if !any || last.Seq <= m.Seq {
 		return any && last.Seq == m.Seq && last.Hash == m.Hash, nil
 	}
-	f, err := os.OpenFile(filepath.Join(l.Dir(), audit.CheckpointsName), os.O_RDONLY|audit.NoFollow, 0)
+	f, err := os.OpenFile(filepath.Join(l.Dir(), audit.CheckpointsName), os.O_RDONLY|durable.NoFollow, 0)
 	if err != nil {
 		return false, fmt.Errorf("opening the checkpoints: %w", err)
 	}

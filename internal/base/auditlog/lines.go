@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -72,7 +73,7 @@ func (r *checkpointReader) next() (audit.Mark, error) {
 }
 
 func openSegment(dir string, n int) (*os.File, error) {
-	return os.OpenFile(audit.SegmentPath(dir, n), os.O_RDONLY|audit.NoFollow, 0)
+	return os.OpenFile(audit.SegmentPath(dir, n), os.O_RDONLY|durable.NoFollow, 0)
 }
 
 // wasPruned reports whether err means that a segment is missing because it was

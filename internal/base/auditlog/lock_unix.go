@@ -9,13 +9,14 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // beingWritten reports whether some process, this one included, has dir open for
 // writing. An unfinished last line is then about to be finished; otherwise it is torn.
 func beingWritten(dir string) (bool, error) {
-	f, err := os.OpenFile(filepath.Join(dir, audit.LockName), os.O_RDONLY|audit.NoFollow, 0)
+	f, err := os.OpenFile(filepath.Join(dir, audit.LockName), os.O_RDONLY|durable.NoFollow, 0)
 	if missing(err) {
 		return false, nil
 	}

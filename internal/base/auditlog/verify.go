@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/trust/audit"
 )
 
@@ -149,7 +150,7 @@ func (w *walk) openCheckpoints(v note.Verifier) (err error) {
 	if w.live, err = beingWritten(dir); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, audit.CheckpointsName), os.O_RDONLY|audit.NoFollow, 0)
+	f, err := os.OpenFile(filepath.Join(dir, audit.CheckpointsName), os.O_RDONLY|durable.NoFollow, 0)
 	if missing(err) {
 		return nil
 	}

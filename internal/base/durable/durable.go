@@ -1,6 +1,7 @@
 // Package durable writes files atomically, and reads files only in the directories in which
 // they were found first (Pinned). Keys, tokens, sessions and documents must not be
-// half-written after a crash, so all of them are written here.
+// half-written after a crash, so all of them are written here. For packages that append to
+// files it locks and syncs files, and tells what the errors of a write mean.
 //
 // Invariants: a written file appears under its name complete and synced, or not at all;
 // until then the old file stays. Writing follows no links: a planted link is
@@ -46,6 +47,18 @@ func ReplaceAt(path string, content []byte) error {
 	}
 	defer dir.Close()
 	return Replace(dir, Draft+rand.Text(), filepath.Base(path), content)
+}
+
+// ReplaceLocked is Replace for a path whose writers exclude each other by a lock. The draft
+// is path with ".new" behind it.
+func ReplaceLocked(path string, content []byte) error {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	name := filepath.Base(path)
+	return Replace(dir, name+".new", name, content)
 }
 
 // Draft is the prefix of the names of drafts that are used once.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // claim makes this process the only user of the database in o.Dir. It fails for a
@@ -25,11 +27,15 @@ func claim(o Options) (path string, lock *os.File, err error) {
 	if err := checkDir(dir, o); err != nil {
 		return "", nil, err
 	}
-	if lock, err = flock(path + ".lock"); err != nil {
+	lock, err = durable.Lock(path+".lock", 0)
+	if errors.Is(err, durable.ErrLocked) {
+		err = fmt.Errorf("%w: %s.lock", ErrLocked, path)
+	}
+	if err != nil {
 		return "", nil, err
 	}
-	if err := errors.Join(ownFiles(path), syncDir(dir)); err != nil {
-		return "", nil, errors.Join(err, unlock(lock))
+	if err := errors.Join(ownFiles(path), durable.SyncDir(dir)); err != nil {
+		return "", nil, errors.Join(err, durable.Unlock(lock))
 	}
 	return path, lock, nil
 }
@@ -73,37 +79,6 @@ func checkDir(dir string, o Options) error {
 	return nil
 }
 
-// flock takes the lock, which ends with the process at the latest. The file is never
-// removed: otherwise two daemons could lock different files of the same name.
-func flock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening the lock: %w", err)
-	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	switch {
-	case err == nil:
-		return f, nil
-	case errors.Is(err, syscall.EWOULDBLOCK):
-		err = fmt.Errorf("%w: %s", ErrLocked, path)
-	default:
-		err = fmt.Errorf("locking %s: %w", path, err)
-	}
-	f.Close()
-	return nil, err
-}
-
-// unlock releases the lock. Closing the file would not suffice: a child process that is
-// just being started shares it until its exec.
-func unlock(f *os.File) error {
-	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
-}
-
 // ownFile makes path a plain file with mode 0600.
 func ownFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
@@ -122,14 +97,4 @@ func ownFile(path string) error {
 		return f.Chmod(0o600)
 	}
 	return nil
-}
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -11,7 +11,3 @@ var errUnsupported = errors.New("the embedded store is not supported on Windows"
 func claim(Options) (string, *os.File, error) { return "", nil, errUnsupported }
 
 func ownFiles(string) error { return errUnsupported }
-
-func unlock(f *os.File) error { return f.Close() }
-
-func syncDir(string) error { return nil }

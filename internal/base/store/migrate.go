@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // The table of the steps that were applied to the schema, in their order. Missing steps
@@ -116,5 +118,5 @@ func backup(ctx context.Context, c *sqliteConn, path string) error {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return durable.SyncDir(filepath.Dir(path))
 }

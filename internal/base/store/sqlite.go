@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 const (
@@ -40,7 +42,7 @@ func openSQLite(ctx context.Context, o Options, h *hub, count *counters) (_ *sql
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, unlock(lock))
+			err = errors.Join(err, durable.Unlock(lock))
 		}
 	}()
 	open := func(ctx context.Context) (*sqliteConn, error) {
@@ -103,7 +105,7 @@ func (e *sqlite) close() error {
 	err := errClosed
 	e.once.Do(func() {
 		e.writer.stop()
-		err = errors.Join(e.readers.close(), e.writer.close(), unlock(e.lock))
+		err = errors.Join(e.readers.close(), e.writer.close(), durable.Unlock(e.lock))
 	})
 	if errors.Is(err, errClosed) {
 		return nil

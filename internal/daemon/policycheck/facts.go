@@ -21,10 +21,15 @@ var occurs = map[principal.Grade][]string{
 	principal.Observed: {"cgroup", "exe", "exe_sha256", "instance", "namespaces", "parent_exe", "parents", "pid", "start", "uid", "unit"},
 }
 
+// grades returns the grades of facts that rules can read, the best first.
+func grades() []principal.Grade {
+	return []principal.Grade{principal.Attested, principal.Verified, principal.Observed}
+}
+
 // gradesOf lists the grades with which a fact occurs, the best first.
 func gradesOf(name string) string {
 	var all []string
-	for _, g := range []principal.Grade{principal.Attested, principal.Verified, principal.Observed} {
+	for _, g := range grades() {
 		if slices.Contains(occurs[g], name) {
 			all = append(all, g.String())
 		}

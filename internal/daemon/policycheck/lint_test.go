@@ -29,7 +29,7 @@ func problemsOf(file string) string {
 		}
 		fmt.Fprintf(&b, "%d:%s: %s%s\n", p.Line, p.Key, word, p.Text)
 	}
-	if (s == nil) != policy.Fatal(problems) {
+	if (s == nil) != Fatal(problems) {
 		b.WriteString("a Set goes with a fatal problem, or none without\n")
 	}
 	return b.String()
@@ -181,7 +181,7 @@ func FuzzCompile(f *testing.F) {
 	f.Add("permit(principal,action,resource);\n\n@reason(\"x\")\nforbid(principal,action,resource)when{\"\\u{e9}\"==[1,-2].contains({a:ip(\"::1\")})};")
 	f.Fuzz(func(t *testing.T, file string) {
 		s, problems := Compile(policy.Options{UID: 1000, Servers: servers(), File: "p.cedar", Text: []byte(file)})
-		if (s == nil) != policy.Fatal(problems) {
+		if (s == nil) != Fatal(problems) {
 			t.Fatalf("%q: %v", file, problems)
 		}
 		lines := strings.Count(file, "\n") + 1

@@ -26,8 +26,13 @@ func Compile(o policy.Options) (*policy.Set, []policy.Problem) {
 		problems = append(problems, lint(o)...)
 	}
 	slices.SortStableFunc(problems, func(a, b policy.Problem) int { return a.Line - b.Line })
-	if policy.Fatal(problems) {
+	if Fatal(problems) {
 		return nil, problems
 	}
 	return set, problems
+}
+
+// Fatal reports whether a problem is more than a warning.
+func Fatal(problems []policy.Problem) bool {
+	return slices.ContainsFunc(problems, func(p policy.Problem) bool { return !p.Warning })
 }

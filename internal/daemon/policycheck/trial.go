@@ -83,10 +83,11 @@ func (t *Trial) Fact(grade, name string, values ...string) error {
 }
 
 func factOf(grade, name string, values []string) (principal.Fact, error) {
-	var g principal.Grade
-	if g.UnmarshalText([]byte(grade)) != nil || !g.MayRestrict() {
+	i := slices.IndexFunc(grades(), func(g principal.Grade) bool { return g.String() == grade })
+	if i < 0 {
 		return principal.Fact{}, fmt.Errorf("%s is not a grade that a rule can read; the grades are attested, verified, observed", policy.Clip(grade))
 	}
+	g := grades()[i]
 	f, ok := policy.KnownFacts[name]
 	if !ok {
 		return principal.Fact{}, fmt.Errorf("there is no %s fact %s; %s", grade, policy.Clip(name), oneOf("there are", occurs[g]))

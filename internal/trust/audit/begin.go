@@ -14,6 +14,8 @@ import (
 	"slices"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 const (
@@ -43,7 +45,7 @@ func (b Beginning) tip() (t tip) {
 // nothing was removed. An untrusted beginning is an error that wraps ErrDamaged and a
 // BadCheckpoint.
 func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
-	f, err := os.OpenFile(filepath.Join(dir, beginName), os.O_RDONLY|NoFollow, 0)
+	f, err := os.OpenFile(filepath.Join(dir, beginName), os.O_RDONLY|durable.NoFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
 	}
@@ -107,7 +109,7 @@ func (l *Log) Begin(b Beginning) error {
 	if err != nil {
 		return err
 	}
-	return replace(filepath.Join(l.dir, beginName), text)
+	return durable.ReplaceLocked(filepath.Join(l.dir, beginName), text)
 }
 
 // endsWith checks that b is the last record of a closed segment of the log in dir.
@@ -155,30 +157,9 @@ func (l *Log) DropCheckpoints(old func(all []byte) int) error {
 	case n >= len(all) || !bytes.HasPrefix(all[n:], []byte(Origin+"\n")):
 		return fmt.Errorf("%w: %d bytes are not the first checkpoints", ErrDamaged, n)
 	}
-	if err := replace(c.path, all[n:]); err != nil {
+	if err := durable.ReplaceLocked(c.path, all[n:]); err != nil {
 		return fmt.Errorf("trimming the checkpoints: %w", err)
 	}
 	c.size = int64(len(all) - n)
 	return nil
-}
-
-// replace replaces the file at path atomically: at every moment it has the old or the
-// new content, and the new content is on the disk when replace returns without an error.
-func replace(path string, content []byte) error {
-	draft := path + ".new"
-	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|NoFollow, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(draft, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(draft))
-	}
-	return syncDir(filepath.Dir(path))
 }

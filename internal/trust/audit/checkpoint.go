@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // Origin is the name of the key and the first line of every checkpoint.
@@ -151,7 +153,7 @@ type checkpointFile struct {
 // behind it; cut is the number of bytes that were cut off.
 func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, err error) {
 	c.path = filepath.Join(dir, CheckpointsName)
-	f, err := os.OpenFile(c.path, os.O_RDWR|NoFollow, 0)
+	f, err := os.OpenFile(c.path, os.O_RDWR|durable.NoFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, 0, nil
 	}
@@ -216,7 +218,7 @@ func (c *checkpointFile) add(next Mark, k *Key) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|NoFollow, 0o600)
+	f, err := os.OpenFile(c.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|durable.NoFollow, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the checkpoints: %w", err)
 	}
@@ -231,7 +233,7 @@ func (c *checkpointFile) add(next Mark, k *Key) error {
 		return fmt.Errorf("bringing a checkpoint to the disk: %w", err)
 	}
 	if !c.any {
-		if err := syncDir(filepath.Dir(c.path)); err != nil {
+		if err := durable.SyncDir(filepath.Dir(c.path)); err != nil {
 			return fmt.Errorf("bringing the checkpoints to the disk: %w", err)
 		}
 	}

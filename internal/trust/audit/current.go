@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // segment is the file that records are appended to.
@@ -65,7 +67,7 @@ func cutBack(f *os.File, size int64) error {
 
 // create creates the file of a new segment. A file that already has content is ErrDamaged.
 func create(dir string, number int) (*os.File, error) {
-	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | NoFollow
+	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | durable.NoFollow
 	f, err := os.OpenFile(SegmentPath(dir, number), flags, 0o600)
 	if err != nil {
 		return nil, err
@@ -75,7 +77,7 @@ func create(dir string, number int) (*os.File, error) {
 		err = fmt.Errorf("%w: %s exists already", ErrDamaged, f.Name())
 	}
 	if err == nil {
-		err = syncDir(dir)
+		err = durable.SyncDir(dir)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -28,14 +28,12 @@ func genesis() (t tip) {
 	return t
 }
 
-// newBody returns the body of the line of r.
-func newBody(r *Record, now time.Time) body { return appendBody(make([]byte, 0, 512), r, now) }
-
-// appendBody appends the members from time to ref, each with its comma in
-// front. These members do not depend on the place in the chain, so a body is made
+// newBody returns the body of the line of r: the members from time to ref, each with its
+// comma in front. These members do not depend on the place in the chain, so a body is made
 // before any lock is taken.
-func appendBody(dst []byte, r *Record, now time.Time) body {
-	dst = append(appendTime(append(dst, `,"time":"`...), now), '"')
+func newBody(r *Record, now time.Time) body {
+	dst := append(make([]byte, 0, 512), `,"time":"`...)
+	dst = append(appendTime(dst, now), '"')
 	dst = appendText(dst, `,"kind":`, r.Kind)
 	dst = appendText(dst, `,"source":`, r.Source)
 	if r.Who.Valid() {
@@ -88,7 +86,7 @@ func appendDetail(dst []byte, fields []Field) []byte {
 			dst = append(strconv.AppendInt(dst, int64(len(fields)-i), 10), '"')
 			break
 		}
-		if named(fields[:i], f.Name) {
+		if slices.ContainsFunc(fields[:i], func(earlier Field) bool { return earlier.Name == f.Name }) {
 			continue // Verify refuses a line with duplicate names
 		}
 		if i > 0 {
@@ -98,10 +96,6 @@ func appendDetail(dst []byte, fields []Field) []byte {
 		dst = principal.AppendQuoted(append(dst, ':'), f.Value, MaxText)
 	}
 	return append(dst, '}')
-}
-
-func named(fields []Field, name string) bool {
-	return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
 }
 
 func appendText(dst []byte, member, s string) []byte {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // alarm wakes the keeper. Log.mu guards ticking.
@@ -44,7 +46,7 @@ func (l *Log) keep() {
 		case <-timer.C:
 			l.flush()
 			if now := time.Now(); now.Sub(synced) >= l.o.Interval-tick/2 {
-				l.keepSynced()
+				_ = l.synced() // a failure is kept in broken
 				synced = now
 			}
 			timer.Reset(l.rest(tick))
@@ -72,10 +74,11 @@ func (l *Log) flush() {
 	}
 }
 
-func (l *Log) keepSynced() {
+// synced is sync for callers without syncMu.
+func (l *Log) synced() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
-	_ = l.sync() // a failure is kept in broken
+	return l.sync()
 }
 
 // keepChecked writes a checkpoint when one is due, and returns the time until the next.
@@ -113,7 +116,7 @@ func (l *Log) sync() error {
 
 // toDisk syncs f. An error is final: see the package comment on a failed fsync.
 func (l *Log) toDisk(f *os.File) error {
-	err := datasync(f)
+	err := durable.SyncData(f)
 	if err == nil {
 		return nil
 	}
@@ -131,25 +134,20 @@ func (l *Log) toDisk(f *os.File) error {
 func (l *Log) secure() error {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
-	if err := l.sync(); err != nil {
-		return err
-	}
 	return l.checkpoint()
 }
 
-// checkpoint syncs the log and writes a checkpoint of its tip. The caller holds syncMu.
+// checkpoint syncs the log and, if there is a key, writes a checkpoint of the tip that it
+// had before. The caller holds syncMu.
 func (l *Log) checkpoint() error {
-	if l.o.Key == nil {
-		return nil
-	}
 	l.mu.Lock()
 	c := Mark{Seq: l.tip.seq, Hash: string(l.tip.hash[:]), Time: Stamp(l.o.Now())}
 	l.mu.Unlock()
+	if err := l.sync(); err != nil || l.o.Key == nil {
+		return err
+	}
 	if last := l.checkpoints.last; l.checkpoints.any && last.Seq == c.Seq && last.Hash == c.Hash {
 		return nil
-	}
-	if err := l.sync(); err != nil {
-		return err
 	}
 	if err := l.checkpoints.add(c, l.o.Key); err != nil {
 		return err

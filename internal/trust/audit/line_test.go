@@ -15,7 +15,7 @@ import (
 )
 
 func makeLine(r *Record, now time.Time, t tip) []byte {
-	return appendLine(nil, appendBody(nil, r, now), &t, new(callers))
+	return appendLine(nil, newBody(r, now), &t, new(callers))
 }
 
 func act() *Record { return &Record{Kind: Decision, Source: "gate", Action: "tools/call"} }
@@ -95,7 +95,7 @@ func FuzzEncode(f *testing.F) {
 			Seq                                                                uint64
 			Time                                                               time.Time
 			Kind, Source, Principal, Session, Action, Resource, Decision, Rule string
-			Facts                                                              []principal.Fact
+			Facts                                                              []struct{ Name, Value, Grade string }
 			Result, Reason, Prev, Hash                                         string
 			Bytes, Count                                                       int64
 			Ref                                                                uint64

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 const (
@@ -88,9 +90,7 @@ func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	if first, err = l.appendAll(bodies...); err != nil || l.o.Always || len(rs) == 0 {
 		return first, err
 	}
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	if err := l.sync(); err != nil {
+	if err := l.synced(); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return first, nil
@@ -236,7 +236,7 @@ func (l *Log) Close() error {
 	if l.seg.file != nil {
 		err = errors.Join(err, l.seg.file.Close())
 	}
-	return errors.Join(err, unlock(l.lock))
+	return errors.Join(err, durable.Unlock(l.lock))
 }
 
 // Dir returns the directory of the log.

@@ -107,25 +107,32 @@ func decision(resource string) *audit.Record {
 
 // entry is a line as encoding/json reads it.
 type entry struct {
-	Seq       uint64           `json:"seq"`
-	Time      string           `json:"time"`
-	Kind      string           `json:"kind"`
-	Source    string           `json:"source"`
-	Principal string           `json:"principal"`
-	Facts     []principal.Fact `json:"facts"`
-	Session   string           `json:"session"`
-	Action    string           `json:"action"`
-	Resource  string           `json:"resource"`
-	Decision  string           `json:"decision"`
-	Rule      string           `json:"rule"`
-	Result    string           `json:"result"`
-	Bytes     int64            `json:"bytes"`
-	Count     int64            `json:"count"`
-	Reason    string           `json:"reason"`
-	Ref       uint64           `json:"ref"`
-	As        uint64           `json:"as"`
-	Prev      string           `json:"prev"`
-	Hash      string           `json:"hash"`
+	Seq       uint64 `json:"seq"`
+	Time      string `json:"time"`
+	Kind      string `json:"kind"`
+	Source    string `json:"source"`
+	Principal string `json:"principal"`
+	Facts     []fact `json:"facts"`
+	Session   string `json:"session"`
+	Action    string `json:"action"`
+	Resource  string `json:"resource"`
+	Decision  string `json:"decision"`
+	Rule      string `json:"rule"`
+	Result    string `json:"result"`
+	Bytes     int64  `json:"bytes"`
+	Count     int64  `json:"count"`
+	Reason    string `json:"reason"`
+	Ref       uint64 `json:"ref"`
+	As        uint64 `json:"as"`
+	Prev      string `json:"prev"`
+	Hash      string `json:"hash"`
+}
+
+// fact is a fact of the caller in a line.
+type fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Grade string `json:"grade"`
 }
 
 func parse(t testing.TB, line []byte) (e entry) {

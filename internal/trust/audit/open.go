@@ -10,7 +10,17 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
+
+// LockName is the file whose flock makes one process the writer. Only a writer
+// holds it; a reader takes it for an instant to learn whether there is a writer.
+const LockName = "lock"
+
+// lockWait is the time for which Open tries to become the writer: a reader that takes the
+// lock for an instant must not count as a second writer.
+const lockWait = 100 * time.Millisecond
 
 // Open opens the log in dir for writing by this process alone, and creates dir if it
 // does not exist. It fails with ErrLocked when another process writes to the log. It
@@ -29,7 +39,10 @@ func Open(dir string, o Options) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the audit directory: %w", err)
 	}
-	held, err := lock(dir)
+	held, err := durable.Lock(filepath.Join(dir, LockName), lockWait)
+	if errors.Is(err, durable.ErrLocked) {
+		err = fmt.Errorf("%s: %w", dir, ErrLocked)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
 	}
@@ -46,7 +59,7 @@ func Open(dir string, o Options) (*Log, error) {
 		if l.seg.file != nil {
 			l.seg.file.Close()
 		}
-		unlock(held)
+		durable.Unlock(held)
 		return nil, fmt.Errorf("opening the audit log in %s: %w", dir, err)
 	}
 	l.nextCheck = time.Now().Add(l.o.CheckpointEvery)
@@ -109,9 +122,12 @@ func (l *Log) findTip() (clean bool, torn int64, err error) {
 		return true, 0, err
 	}
 	l.tip = begin.tip()
-	number := begin.Segment + max(len(numbers), 1)
-	if n := lacks(append(numbers, number+1), begin.Segment+1); n > 0 {
-		return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(SegmentPath(l.dir, n)))
+	number := begin.Segment
+	for i := range max(len(numbers), 1) { // they count up without a gap
+		number++
+		if i == len(numbers) || numbers[i] != number {
+			return false, 0, fmt.Errorf("%w: segment %s is missing", ErrDamaged, filepath.Base(SegmentPath(l.dir, number)))
+		}
 	}
 	last, size, torn, err := openLast(l.dir, number, l.checkpoints.last.Seq)
 	if err != nil {
@@ -144,7 +160,7 @@ func tipOf(text []byte) (t tip, err error) {
 // is its length afterwards, torn the number of bytes cut off. synced is the number of a
 // record that is certainly on the disk.
 func openLast(dir string, number int, synced uint64) (f *os.File, size, torn int64, err error) {
-	f, err = os.OpenFile(SegmentPath(dir, number), os.O_RDWR|os.O_APPEND|NoFollow, 0)
+	f, err = os.OpenFile(SegmentPath(dir, number), os.O_RDWR|os.O_APPEND|durable.NoFollow, 0)
 	if err != nil {
 		return nil, 0, 0, err
 	}
@@ -177,7 +193,7 @@ func lastOf(dir string, number int) (tip, error) {
 
 // lastTextOf returns the last line of a closed segment, which must have one.
 func lastTextOf(dir string, number int) ([]byte, error) {
-	f, err := os.OpenFile(SegmentPath(dir, number), os.O_RDONLY|NoFollow, 0)
+	f, err := os.OpenFile(SegmentPath(dir, number), os.O_RDONLY|durable.NoFollow, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -30,17 +30,6 @@ func SegmentNumber(name string) int {
 	return n
 }
 
-// lacks returns the first number that is missing in ns, which should count up from
-// first without a gap; 0: none is missing.
-func lacks(ns []int, first int) int {
-	for i, n := range ns {
-		if n != first+i {
-			return first + i
-		}
-	}
-	return 0
-}
-
 // lastLine returns the last line of the first end bytes of r, which end with a
 // newline; nil: there is none. A line longer than MaxLine is ErrDamaged.
 func lastLine(r io.ReaderAt, end int64) ([]byte, error) {
@@ -110,15 +99,13 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 // or math.MaxUint64 when there is none. first means that part is the beginning of the
 // segment, so that its first line is whole.
 func firstNumber(part []byte, first bool) uint64 {
-	for whole := first; len(part) > 0; whole = true {
-		text, rest, ok := bytes.Cut(part, []byte{'\n'})
-		if !ok {
-			break
-		}
-		if l, ok := ParseLine(text); ok && whole {
+	whole := first
+	for line := range bytes.Lines(part) {
+		text, ended := bytes.CutSuffix(line, []byte{'\n'})
+		if l, ok := ParseLine(text); ok && ended && whole {
 			return l.Seq
 		}
-		part = rest
+		whole = true
 	}
 	return math.MaxUint64
 }

@@ -6,6 +6,8 @@ package audit
 import (
 	"fmt"
 	"os"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // store appends whole lines of at most size bytes to the log, or leaves it as it was.
@@ -25,7 +27,7 @@ func (l *Log) store(size int64, make func() []byte) (err error) {
 	}
 	lines := make()
 	err = l.seg.write(lines)
-	if isFileLimit(err) && l.seg.size > 0 && !l.seg.uncut {
+	if durable.FileFull(err) && l.seg.size > 0 && !l.seg.uncut {
 		if err = l.rotate(); err == nil {
 			lines = make()
 			err = l.seg.write(lines)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 // trouble counts the records that could not be written since the last successful write.
@@ -49,7 +51,7 @@ func (t *trouble) began(log *slog.Logger, g, next *group, err error) error {
 
 // lasting returns the error of the last write; nil: it succeeded, or only space is lacking.
 func (t *trouble) lasting() error {
-	if isSpace(t.why) {
+	if durable.NoSpace(t.why) {
 		return nil
 	}
 	return t.why
@@ -70,7 +72,7 @@ func (t *trouble) notices(now func() time.Time) (bodies []body) {
 // event returns the body of an event about the log itself.
 func event(now time.Time, r Record) body {
 	r.Kind, r.Source = Event, "audit"
-	return appendBody(nil, &r, now)
+	return newBody(&r, now)
 }
 
 // state fills in s. final is the error of a failed sync, or nil.
@@ -81,7 +83,7 @@ func (t *trouble) state(s State, final error) State {
 		return s
 	}
 	s.State, s.Reason = StateFailed, err.Error()
-	if isSpace(err) && final == nil {
+	if durable.NoSpace(err) && final == nil {
 		s.State = StateFull
 	}
 	return s

@@ -63,14 +63,6 @@ func (p *Approval) take(b Binding) bool {
 	return p != nil && p.binding == b && time.Now().Before(p.until) && !p.used.Swap(true)
 }
 
-// spent returns the approval that let an act through; nil: the act needed none.
-func (p *Approval) spent(ask policy.Ask) *Approval {
-	if ask.Rule == "" {
-		return nil
-	}
-	return p
-}
-
 // Hold is called by the server of an act that finds that the call amounts to another act,
 // on the object name with the arguments args, which policy holds. It uses p.Given up if
 // that approves the other act. Otherwise it returns a *Held, and the act must not happen.

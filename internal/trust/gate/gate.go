@@ -197,10 +197,10 @@ func (g *Gate) decide(a Act) (Pass, error) {
 	if !d.Allow {
 		return Pass{}, g.refuse(a, limit{rule: d.Rule, code: CodeDenied}, 0)
 	}
-	if d.Ask.Rule != "" {
-		if b := bind(set, a); !a.Approval.take(b) {
-			return Pass{}, &Held{Ask: d.Ask, Binding: b, Act: a}
-		}
+	if d.Ask.Rule == "" {
+		a.Approval = nil // the act needs none
+	} else if b := bind(set, a); !a.Approval.take(b) {
+		return Pass{}, &Held{Ask: d.Ask, Binding: b, Act: a}
 	}
 	if a.Over != "" {
 		return Pass{}, g.refuse(a, limit{rule: a.Over, code: CodeUnavailable, wait: capWait}, 0)
@@ -209,9 +209,8 @@ func (g *Gate) decide(a Act) (Pass, error) {
 	if l := g.charge(used, &a); l.rule != "" {
 		return Pass{}, g.refuse(a, l, 0)
 	}
-	where := resource(a)
-	a.Args, a.Approval = nil, a.Approval.spent(d.Ask) // Args may alias a message that is released before the act ends
-	p := Pass{gate: g, act: a, resource: where, used: used, rule: d.Rule}
+	a.Args = nil // it may alias a message that is released before the act ends
+	p := Pass{gate: g, act: a, resource: resource(a), used: used, rule: d.Rule}
 	if a.deferred {
 		p.made = new(made)
 	}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -132,11 +133,7 @@ func Finding(a Act, ref uint64, rule, result string, n int64) *audit.Record {
 }
 
 func record(a *Act, resource string) audit.Record {
-	source := a.Source
-	if source == "" {
-		source = "gate"
-	}
-	return audit.Record{Source: source, Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource, Count: a.servers}
+	return audit.Record{Source: cmp.Or(a.Source, "gate"), Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource, Count: a.servers}
 }
 
 func resource(a Act) string {

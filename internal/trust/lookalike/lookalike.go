@@ -7,6 +7,7 @@
 package lookalike
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 
@@ -58,12 +59,7 @@ func Alike(a, b [2]string) bool { return a[0] == b[0] || a[1] == b[1] }
 // looks like.
 func fold(r rune) rune { return latin(unicode.ToLower(unicode.ToUpper(r))) }
 
-func latin(r rune) rune {
-	if l, ok := lookalikes[r]; ok {
-		return l
-	}
-	return r
-}
+func latin(r rune) rune { return cmp.Or(lookalikes[r], r) }
 
 // lookalikes maps letters to the ASCII letters they are drawn like.
 var lookalikes = pairs(

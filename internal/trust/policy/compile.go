@@ -1,7 +1,7 @@
 package policy
 
 // Compilation of the lists and the policy file into a Set. Invariant: a Set is made only
-// if every problem is a warning, and it has all rules of the file, the lists and the
+// if there is no problem, and it has all rules of the file, the lists and the
 // default policy.
 
 import (
@@ -23,18 +23,17 @@ type Options struct {
 	Text    []byte // content of File; the caller has checked that it is text and not nested deeply
 }
 
-// Compile builds a Set. It is nil when one of the problems is more than a
-// warning.
+// Compile builds a Set. It is nil when there are problems.
 func Compile(o Options) (*Set, []Problem) {
 	own, problems := o.own()
 	builtin, broken := load(defaultFile, defaultText)
-	if problems = append(broken, problems...); Fatal(problems) {
+	if problems = append(broken, problems...); len(problems) > 0 {
 		return nil, problems
 	}
 	lists := compileLists(o.Servers)
 	s := &Set{uid: strconv.FormatUint(uint64(o.UID), 10), actions: knownActions(), cache: newCache(), lists: o.Servers}
 	s.arrange(o.Servers, inOrder(own, builtin, lists))
-	return s, problems
+	return s, nil
 }
 
 // own returns the rules of the operator's file, and their problems.

@@ -24,7 +24,7 @@ func TestAnActIsHeldByRulesAndLists(t *testing.T) {
 		"s": {Tools: policy.List{Allow: []string{"*"}}, Held: []string{"drop*", policy.HeldDestructive}},
 		"w": {Tools: policy.List{Allow: []string{"*"}}, Held: []string{policy.HeldWrites}},
 		"d": {Tools: policy.List{Allow: []string{"*"}, Deny: []string{"x"}}, Held: []string{"*"}}}})
-	if policy.Fatal(problems) {
+	if policycheck.Fatal(problems) {
 		t.Fatal(problems)
 	}
 	safe := policy.Claims{Harmless: true, ReadOnly: true}
@@ -73,7 +73,7 @@ func TestWhatCannotWaitIsNotHeld(t *testing.T) {
 	t.Parallel()
 	set, problems := policy.Compile(policy.Options{UID: 1, File: "p.cedar", Text: []byte(`@id("all") @ask("all of it") permit (principal, action, resource);`),
 		Servers: map[string]policy.ServerRules{"s": {Tools: policy.List{Allow: []string{"*"}}}}})
-	if policy.Fatal(problems) {
+	if policycheck.Fatal(problems) {
 		t.Fatal(problems)
 	}
 	for _, c := range []struct {
@@ -106,7 +106,7 @@ func TestWhatCannotWaitIsNotHeld(t *testing.T) {
 func TestAForbidHasNoQuestion(t *testing.T) {
 	t.Parallel()
 	_, problems := policycheck.Compile(policy.Options{UID: 1, File: "p.cedar", Text: []byte(`@ask("why") forbid (principal, action, resource);`)})
-	if !policy.Fatal(problems) {
+	if !policycheck.Fatal(problems) {
 		t.Error("a forbid with @ask is taken")
 	}
 }

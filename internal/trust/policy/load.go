@@ -33,13 +33,8 @@ type Problem struct {
 	Line    int    // from 1; of a rule, its first line
 	Key     string // name of the rule; empty: it has none
 	Text    string // what is wrong and how to correct it
-	Warning bool   // the policy is used nevertheless
+	Warning bool   // of policycheck: the policy is used nevertheless
 	Syntax  error  // the parser's error, when the file is not Cedar
-}
-
-// Fatal reports whether a problem is more than a warning.
-func Fatal(problems []Problem) bool {
-	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
 
 // reservedNames are the prefixes of the names of Doorward's own rules.

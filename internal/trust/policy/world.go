@@ -82,7 +82,8 @@ func Groups() map[string][]string {
 		groupGuidance:       {InstructSession, InstructBehavioural, InstructStructural}}
 }
 
-// actions holds the entities of the actions that Groups lists, by name.
+// actions holds the entities of the actions that Groups lists, by name. A method with the
+// name of a group has another id, so that it does not become the group.
 type actions map[string]types.Entity
 
 func knownActions() actions {
@@ -102,27 +103,23 @@ func knownActions() actions {
 	for name, p := range parents {
 		known[name] = types.Entity{UID: types.NewEntityUID(TypeAction, types.String(name)), Parents: types.NewEntityUIDSet(p...)}
 	}
+	for group := range Groups() {
+		known[group] = types.Entity{UID: types.NewEntityUID(TypeAction, types.String("method/"+group))}
+	}
 	return known
 }
 
-// entity returns the entity of an action. A method with the name of a group gets another
-// id, so that it does not become the group.
+// entity returns the entity of an action.
 func (a actions) entity(name string) types.Entity {
 	if known, ok := a[name]; ok {
 		return known
 	}
-	id, group := name, ""
+	e := types.Entity{UID: types.NewEntityUID(TypeAction, types.String(name))}
 	switch {
 	case strings.HasPrefix(name, ServerAgent+"."):
-		group = groupMessaging
+		e.Parents = types.NewEntityUIDSet(types.NewEntityUID(TypeAction, groupMessaging))
 	case strings.HasPrefix(name, ServerInstructions+"."):
-		group = groupInstructions
-	case name == groupHandshake, name == groupSession, name == groupAsk, name == groupMessaging, name == groupInstructions, name == groupCorrespondence, name == groupGuidance:
-		id = "method/" + name
-	}
-	e := types.Entity{UID: types.NewEntityUID(TypeAction, types.String(id))}
-	if group != "" {
-		e.Parents = types.NewEntityUIDSet(types.NewEntityUID(TypeAction, types.String(group)))
+		e.Parents = types.NewEntityUIDSet(types.NewEntityUID(TypeAction, groupInstructions))
 	}
 	return e
 }

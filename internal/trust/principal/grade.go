@@ -2,8 +2,6 @@ package principal
 
 // Grades. Invariant: a fact of an unknown grade neither allows nor restricts.
 
-import "fmt"
-
 // Grade is the quality of the evidence for a fact. Grades are ordered: a better
 // one compares greater.
 type Grade uint8
@@ -37,17 +35,3 @@ func (g Grade) MayAllow() bool { return g.known() >= Verified }
 
 // MayRestrict reports whether a fact of this grade may be the reason to refuse.
 func (g Grade) MayRestrict() bool { return g.known() >= Observed }
-
-// MarshalText returns the lower-case name; it never fails.
-func (g Grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
-
-// UnmarshalText accepts exactly the names that MarshalText returns.
-func (g *Grade) UnmarshalText(b []byte) error {
-	for i, name := range gradeNames {
-		if string(b) == name {
-			*g = Grade(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("no such grade: %.32q", b)
-}

@@ -20,9 +20,9 @@ import (
 // Observed}. Name is a constant of Doorward. Value may come from the caller; Grade is the
 // quality of the evidence for it.
 type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-	Grade Grade  `json:"grade"`
+	Name  string
+	Value string
+	Grade Grade
 }
 
 // Principal is an authenticated caller. The nil pointer and the zero value are no

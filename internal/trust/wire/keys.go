@@ -5,6 +5,7 @@ package wire
 
 import (
 	"bytes"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -124,13 +125,12 @@ func (s *scanner) reportClash(later, earlier *key) bool {
 func (s *scanner) distinctByMap(keys []key, lv level) bool {
 	first := make(map[string]*key, len(keys))
 	for i := range keys {
-		text := s.keyText(&keys[i])
+		text := string(s.keyText(&keys[i]))
 		if lv > levelBatch {
-			s.folded = appendFolded(s.folded[:0], text)
-			text = s.folded
+			text = strings.Map(folded, text)
 		}
-		if earlier := first[string(text)]; earlier == nil {
-			first[string(text)] = &keys[i]
+		if earlier := first[text]; earlier == nil {
+			first[text] = &keys[i]
 		} else if !s.reportClash(&keys[i], earlier) {
 			return false
 		}
@@ -138,29 +138,18 @@ func (s *scanner) distinctByMap(keys []key, lv level) bool {
 	return true
 }
 
-// appendFolded appends a form of text that is the same for all texts that are equal in
-// the sense of strings.EqualFold.
-func appendFolded(dst, text []byte) []byte {
-	for i := 0; i < len(text); {
-		r, n := rune(text[i]), 1
-		if r >= utf8.RuneSelf {
-			r, n = utf8.DecodeRune(text[i:])
-			r = orbitMin(r)
-		}
-		if r >= 'A' && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		dst = utf8.AppendRune(dst, r)
-		i += n
-	}
-	return dst
-}
-
-// orbitMin returns the smallest of the runes that are equal to r under simple folding.
-func orbitMin(r rune) rune {
+// folded returns the smallest of the runes that are equal to r under simple folding, and of
+// the ASCII letters the small one, which occurs most. Texts are equal in the sense of
+// strings.EqualFold exactly if their folded runes are the same.
+func folded(r rune) rune {
 	least := r
-	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
-		least = min(least, o)
+	if r >= utf8.RuneSelf { // the smallest rune that equals an ASCII letter is its capital
+		for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
+			least = min(least, o)
+		}
+	}
+	if least >= 'A' && least <= 'Z' {
+		least += 'a' - 'A'
 	}
 	return least
 }

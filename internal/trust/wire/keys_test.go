@@ -84,14 +84,14 @@ func TestFoldingIsEqualFold(t *testing.T) {
 		if !utf8.ValidRune(r) {
 			continue
 		}
-		folded := string(appendFolded(nil, []byte(string(r))))
-		if other, ok := byFold[folded]; ok && !strings.EqualFold(string(r), string(other)) {
-			t.Errorf("%U and %U fold to %q, but are not equal", r, other, folded)
+		form := string(folded(r))
+		if other, ok := byFold[form]; ok && !strings.EqualFold(string(r), string(other)) {
+			t.Errorf("%U and %U fold to %q, but are not equal", r, other, form)
 		}
-		byFold[folded] = r
+		byFold[form] = r
 		for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
-			if got := string(appendFolded(nil, []byte(string(o)))); got != folded {
-				t.Errorf("%U folds to %q, %U to %q", r, folded, o, got)
+			if got := string(folded(o)); got != form {
+				t.Errorf("%U folds to %q, %U to %q", r, form, o, got)
 			}
 		}
 	}
@@ -132,10 +132,10 @@ func TestSiblingsDoNotNest(t *testing.T) {
 func TestScannersThatGrewAreNotKept(t *testing.T) {
 	const keep = 4096
 	for _, c := range []struct {
-		keys, decoded, folded int
-		kept                  bool
-	}{{64, 0, 0, true}, {keep, keep, keep, true}, {keep + 1, 0, 0, false}, {0, keep + 1, 0, false}, {0, 0, keep + 1, false}} {
-		s := &scanner{b: []byte("x"), keys: make([]key, 0, c.keys), decoded: make([]byte, 0, c.decoded), folded: make([]byte, 0, c.folded)}
+		keys, decoded int
+		kept          bool
+	}{{64, 0, true}, {keep, keep, true}, {keep + 1, 0, false}, {0, keep + 1, false}} {
+		s := &scanner{b: []byte("x"), keys: make([]key, 0, c.keys), decoded: make([]byte, 0, c.decoded)}
 		if s.release(); (s.b == nil) != c.kept {
 			t.Errorf("%+v: cleared %v", c, s.b == nil)
 		}

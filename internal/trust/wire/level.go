@@ -58,7 +58,10 @@ const (
 	argumentsField field = 2 // in params
 )
 
-// vocabulary holds the known keys of a level, at most 63, each shorter than 64 bytes.
+// maxWords is the most keys of a vocabulary.
+const maxWords = 63
+
+// vocabulary holds the known keys of a level, at most maxWords, each shorter than 64 bytes.
 // Bit n of lengths is set when a key has n bytes, so that most unknown keys need no search.
 type vocabulary struct {
 	keys    []string
@@ -90,23 +93,15 @@ var vocabularies = [levelCount]vocabulary{
 	levelError: words("code", "message", "data"),
 }
 
-// child returns the level of the value of member f of an object at level lv.
-func (lv level) child(f field) level {
-	switch {
-	case f == fieldNone:
-	case lv == levelEnvelope && f == fieldParams:
-		return levelParams
-	case lv == levelEnvelope && f == fieldResult:
-		return levelResult
-	case lv == levelEnvelope && f == fieldError:
-		return levelError
-	case (lv == levelParams || lv == levelResult) && f == metaField:
-		return levelMeta
-	case lv == levelParams && f == argumentsField:
-		return levelArguments
-	}
-	return levelNone
+// levels holds the level of the value of each member; levelNone where it has none of its own.
+var levels = [levelCount][maxWords + 1]level{
+	levelEnvelope: {fieldParams: levelParams, fieldResult: levelResult, fieldError: levelError},
+	levelParams:   {metaField: levelMeta, argumentsField: levelArguments},
+	levelResult:   {metaField: levelMeta},
 }
+
+// child returns the level of the value of member f of an object at level lv.
+func (lv level) child(f field) level { return levels[lv][f] }
 
 // note records the position of a member of the envelope or of its error.
 func (s *scanner) note(lv level, f field, at Span) {

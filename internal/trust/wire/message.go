@@ -94,7 +94,7 @@ const maxID = 256
 func Parse(b []byte, side Side) (Message, error) {
 	s := takeScanner(b)
 	defer s.release()
-	if !s.document(levelEnvelope) {
+	if s.document(levelEnvelope) < 0 {
 		return Message{}, s.failure()
 	}
 	m := s.message(s.first, side)
@@ -118,7 +118,7 @@ func ParseBatch(b []byte, side Side) (msgs []Message, batch bool, err error) {
 		return []Message{m}, false, nil
 	}
 	s.onElement = func(start int) { msgs = append(msgs, s.message(start, side)) }
-	if !s.document(levelBatch) || s.invalid.Code != 0 {
+	if s.document(levelBatch) < 0 || s.invalid.Code != 0 {
 		return nil, true, s.failure()
 	}
 	if len(msgs) == 0 {
@@ -134,7 +134,7 @@ func (s *scanner) message(p int, side Side) Message {
 		s.refuse(p, reasonNotObject)
 		return Message{}
 	}
-	if v := s.found[fieldJSONRPC].In(s.b); v == nil || !textEquals(v, "2.0") {
+	if v := s.found[fieldJSONRPC].In(s.b); string(v) != `"2.0"` && wordOf(v) != "2.0" {
 		s.refuse(p, reasonVersion)
 		return Message{}
 	}
@@ -187,7 +187,7 @@ func (s *scanner) call(m *Message, method []byte, side Side) {
 	if m.ID != nil {
 		m.Kind = Request
 	}
-	m.Method = methodName(method)
+	m.Method = wordOf(method)
 	if m.Method == "" {
 		s.refuse(s.found[fieldMethod].Start, reasonMethod)
 	}
@@ -245,18 +245,9 @@ func isInteger(raw []byte) bool {
 	return len(bytes.Trim(digits, "0123456789")) == 0
 }
 
-// textEquals reports whether raw is the JSON string s, escaped or not.
-func textEquals(raw []byte, s string) bool {
-	if len(raw) == len(s)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == s {
-		return true
-	}
-	t, ok := Text(raw)
-	return ok && t == s
-}
-
-// methodName returns the method that raw names, or "" when raw is not a string. The
-// names in usualMethods cost no allocation.
-func methodName(raw []byte) string {
+// wordOf returns the text of the string raw, or "" when raw is not a string. The names in
+// usualMethods cost no allocation.
+func wordOf(raw []byte) string {
 	if name, usual := usualMethods[string(raw)]; usual {
 		return name
 	}

@@ -20,7 +20,7 @@ const (
 func HoldsQuestions(raw []byte) bool {
 	s := takeScanner(raw)
 	defer s.release()
-	return len(raw) > 0 && (!s.document(levelNone) || s.questions)
+	return len(raw) > 0 && (s.document(levelNone) < 0 || s.questions)
 }
 
 // isQuestions reports whether some reader takes key for InputRequests or Elicitations.

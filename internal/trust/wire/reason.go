@@ -2,9 +2,7 @@ package wire
 
 // Reasons of refusals. Invariant: a reason contains nothing of the input.
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // SyntaxError is the error for refused bytes. Code is -32700 when they are not
 // one strict JSON value (grammar, UTF-8, duplicate keys, depth, trailing

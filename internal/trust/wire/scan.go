@@ -4,6 +4,8 @@ package wire
 // limits, read in one pass.
 
 import (
+	"bytes"
+	"cmp"
 	"math"
 	"sync"
 )
@@ -44,7 +46,6 @@ type scanner struct {
 
 	keys    []key  // keys of all open objects, innermost last
 	decoded []byte // unescaped text of those keys that have escapes
-	folded  []byte // one folded key
 }
 
 // Scanners are reused, so that an ordinary message costs no allocation.
@@ -62,10 +63,10 @@ func takeScanner(b []byte) *scanner {
 // memory should not be kept.
 func (s *scanner) release() {
 	const keep = 4096
-	if cap(s.keys) > keep || cap(s.decoded) > keep || cap(s.folded) > keep {
+	if cap(s.keys) > keep || cap(s.decoded) > keep {
 		return
 	}
-	*s = scanner{keys: s.keys[:0], decoded: s.decoded[:0], folded: s.folded[:0]}
+	*s = scanner{keys: s.keys[:0], decoded: s.decoded[:0]}
 	scanners.Put(s)
 }
 
@@ -84,10 +85,7 @@ func (s *scanner) refuse(at int, reason string) {
 
 // failure returns the error to report after document or message has failed.
 func (s *scanner) failure() error {
-	e := s.err
-	if e.Code == 0 {
-		e = s.invalid
-	}
+	e := cmp.Or(s.err, s.invalid)
 	return &e
 }
 
@@ -97,32 +95,29 @@ func (s *scanner) failure() error {
 func ValidateValue(b []byte) error {
 	s := takeScanner(b)
 	defer s.release()
-	if !s.document(levelNone) {
+	if s.document(levelNone) < 0 {
 		return s.failure()
 	}
 	return nil
 }
 
 // document scans the whole input as one value of level lv.
-func (s *scanner) document(lv level) bool {
+func (s *scanner) document(lv level) int {
 	if len(s.b) > math.MaxInt32 {
-		s.fail(0, reasonSize)
-		return false
+		return s.fail(0, reasonSize)
 	}
-	if len(s.b) >= 3 && s.b[0] == 0xEF && s.b[1] == 0xBB && s.b[2] == 0xBF {
-		s.fail(0, reasonBOM)
-		return false
+	if bytes.HasPrefix(s.b, []byte("\uFEFF")) {
+		return s.fail(0, reasonBOM)
 	}
 	s.first = s.space(0)
 	p := s.value(s.first, lv)
 	if p < 0 {
-		return false
+		return -1
 	}
 	if p = s.space(p); p < len(s.b) {
-		s.fail(p, reasonTrailing)
-		return false
+		return s.fail(p, reasonTrailing)
 	}
-	return true
+	return p
 }
 
 // space skips the white space of RFC 8259, section 2.
@@ -146,10 +141,8 @@ func (s *scanner) value(p int, lv level) int {
 	case '"':
 		end, _ := s.text(p)
 		return end
-	case '{':
-		return s.object(p, lv)
-	case '[':
-		return s.array(p, lv)
+	case '{', '[':
+		return s.container(p, lv)
 	case 't':
 		return s.literal(p, "true")
 	case 'f':
@@ -170,24 +163,25 @@ func (s *scanner) literal(p int, want string) int {
 	return end
 }
 
-// enter counts one more open container.
-func (s *scanner) enter(p int) bool {
+// container scans the object or the array at p, one level deeper.
+func (s *scanner) container(p int, lv level) int {
 	if s.depth == maxDepth {
-		s.fail(p, reasonDepth)
-		return false
+		return s.fail(p, reasonDepth)
 	}
 	s.depth++
-	return true
+	if s.b[p] == '{' {
+		p = s.object(p, lv)
+	} else {
+		p = s.array(p, lv)
+	}
+	s.depth--
+	return p
 }
 
 // array scans from the bracket at p. Only the elements of a batch have a
 // level of their own: no other array contains protocol objects that Parse reads.
 func (s *scanner) array(p int, lv level) int {
-	if !s.enter(p) {
-		return -1
-	}
 	if p = s.space(p + 1); p < len(s.b) && s.b[p] == ']' {
-		s.depth--
 		return p + 1
 	}
 	element := levelNone
@@ -210,7 +204,6 @@ func (s *scanner) array(p int, lv level) int {
 		case s.b[p] == ',':
 			p = s.space(p + 1)
 		case s.b[p] == ']':
-			s.depth--
 			return p + 1
 		default:
 			return s.fail(p, reasonArrayNext)
@@ -220,11 +213,7 @@ func (s *scanner) array(p int, lv level) int {
 
 // object scans from the brace at p, and compares its keys when it closes.
 func (s *scanner) object(p int, lv level) int {
-	if !s.enter(p) {
-		return -1
-	}
 	if p = s.space(p + 1); p < len(s.b) && s.b[p] == '}' {
-		s.depth--
 		return p + 1
 	}
 	keys, decoded := len(s.keys), len(s.decoded)
@@ -255,7 +244,6 @@ func (s *scanner) object(p int, lv level) int {
 			return -1
 		}
 		s.keys, s.decoded = s.keys[:keys], s.decoded[:decoded]
-		s.depth--
 		return p + 1
 	}
 }

@@ -143,13 +143,10 @@ func (s *scanner) number(p int) int {
 	if b[p] == '-' {
 		p++
 	}
-	switch {
-	case p < len(b) && b[p] == '0':
+	if p < len(b) && b[p] == '0' {
 		p++
-	default:
-		if p = s.digits(p); p < 0 {
-			return -1
-		}
+	} else if p = s.digits(p); p < 0 {
+		return -1
 	}
 	if p < len(b) && b[p] == '.' {
 		if p = s.digits(p + 1); p < 0 {
