@@ -38,7 +38,7 @@ func newTools() *cobra.Command {
 			o.guide(c, client.GuideOptions{})
 			all, missing, err := listTools(ctx, c, strings.Join(args, ""))
 			if err != nil {
-				return rpcFailure(err)
+				return o.rpcFailure(err)
 			}
 			sayMissing(missing)
 			var rows [][]string
@@ -120,7 +120,7 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	params := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, name)}, rawjson.Edit{Key: "arguments", Value: arguments})
 	result, err := c.Request(ctx, server, "tools/call", params)
 	if err != nil {
-		return rpcFailure(err)
+		return o.rpcFailure(err)
 	}
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
@@ -200,19 +200,4 @@ func printResult(o *invocation, result []byte) error {
 		}
 	}
 	return nil
-}
-
-// rpcFailure gives a JSON-RPC error its exit status.
-func rpcFailure(err error) error {
-	var rpc *client.RPCError
-	if !errors.As(err, &rpc) {
-		return err
-	}
-	if rpc.Code == 1403 {
-		return &failure{status: exitRefused, err: err}
-	}
-	if rpc.Message == "Unknown server" {
-		err = fmt.Errorf("%w; doorward tools lists the servers that you may use, and doorward status all", err)
-	}
-	return &failure{status: exitFailed, err: err}
 }
