@@ -142,7 +142,7 @@ func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Reque
 // refusals returns the numbers of refusals of the gate by the names of their classes.
 func (a api) refusals() map[string]uint64 {
 	n := a.d.gate.Refusals()
-	return map[string]uint64{"policy": n.Policy.Load(), "rate": n.Rate.Load(), "limit": n.Limit.Load(), "turned": n.Turned.Load()}
+	return map[string]uint64{"policy": n.Policy, "rate": n.Rate, "limit": n.Limit, "turned": n.Turned}
 }
 
 // measure returns the figures for /metrics beside the status.

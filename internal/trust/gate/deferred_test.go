@@ -45,8 +45,8 @@ func TestADeferredActRecordsItself(t *testing.T) {
 	if _, err := g.Enter(call(owner, "shut").Deferred()); refusalOf(t, err).Code != CodeDenied {
 		t.Errorf("%v", err)
 	}
-	if n := g.Refusals(); n.Policy.Load() != 1 || n.Limit.Load() != 1 || n.Rate.Load() != 0 || n.Turned.Load() != 1 {
-		t.Errorf("counted: %v", n)
+	if n, want := g.Refusals(), (Refusals{Policy: 1, Limit: 1, Turned: 1}); n != want {
+		t.Errorf("counted: %+v, want %+v", n, want)
 	}
 	got := records(t, b)
 	want := []string{
