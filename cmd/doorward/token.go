@@ -87,6 +87,9 @@ func (n *tokenMaker) show(secret string, undo func() error, fields map[string]st
 	if err := printOnce(func() error { return n.o.printUnbroken(fields, secret+"\n") }, undo); err != nil {
 		return err
 	}
+	if named := scopeServers(n.scope); len(named) > 0 {
+		n.o.hintUnconfigured(named...)
+	}
 	if !n.o.json {
 		fmt.Fprintln(stderr(), "doorward: this token is shown once; only its digest is kept")
 	}
