@@ -70,6 +70,9 @@ func statusText(s admin.Status) string {
 			fmt.Fprintf(w, "%s\tstandard error\t%s\n", v.Name, plaintext.Line(line))
 		}
 		printContainment(w, v)
+		for _, p := range v.Problems {
+			fmt.Fprintf(w, "%s\tdocument\t%s\n", v.Name, plaintext.Line(p))
+		}
 		for _, hint := range v.Unseen {
 			fmt.Fprintf(w, "%s\tnot seen\t%s\n", v.Name, hint)
 		}

@@ -79,6 +79,9 @@ func (a api) status() admin.Status {
 				v.State = relay.Failing
 			}
 		}
+		if v.Name == deliver.ServerName {
+			v.Problems = a.d.instructing.problems()
+		}
 		v.Unmatched = a.d.definitions.unmatched(a.d.policy.Load().set, b.Name)
 		a.describe(&v, children)
 		if v.Kind == relay.KindBuiltin && v.Name == agent.ServerName && v.Reason == "" && a.d.o.Config.Agent.SiblingJoin != "off" {
@@ -101,7 +104,7 @@ func (a api) status() admin.Status {
 func (a api) builtinTrouble(name string) string {
 	why := a.d.storeless.Load()
 	if why == nil && name == deliver.ServerName {
-		why = a.d.instructing.failed.Load()
+		why = a.d.instructing.undelivered()
 	}
 	if why == nil {
 		return ""
