@@ -79,7 +79,7 @@ func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 		return err
 	}
 	if w.server != "" && len(found.Entries) == 0 {
-		o.hintUnconfigured(w.server)
+		hintUnconfigured(o.options, w.server)
 	}
 	show := printerOf(o.json)
 	for _, e := range slices.Backward(found.Entries) {

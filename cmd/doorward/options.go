@@ -47,7 +47,7 @@ func newOptions() *options {
 
 // withoutJSON removes --json from a command that prints no data, so that it is refused as wrong
 // usage instead of ignored.
-func (o *options) withoutJSON() {
+func withoutJSON(o *options) {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.set.VisitAll(func(f *pflag.Flag) {
 		if f.Name != "json" {

@@ -12,12 +12,12 @@ import (
 
 // rpcFailure gives a JSON-RPC error its exit status. With --json its data is printed as it is,
 // otherwise as a text.
-func (o *invocation) rpcFailure(err error) error {
+func rpcFailure(err error, asJSON bool) error {
 	var rpc *client.RPCError
 	if !errors.As(err, &rpc) {
 		return err
 	}
-	if !o.json {
+	if !asJSON {
 		err = errors.New(rpcText(rpc))
 	}
 	if rpc.Code == 1403 {

@@ -26,7 +26,7 @@ func TestAnErrorOfACallIsOneLineOfText(t *testing.T) {
 			`invalid: [ { "a" (-32602): {"ref":1,"path":"/"}`, "invalid: [\n  {\n    \"a\"\n (-32602) {\"ref\":1,\"path\":\"/\"}", exitFailed},
 	} {
 		for asJSON, want := range map[bool]string{false: c.text, true: c.json} {
-			err := (&invocation{options: &options{json: asJSON}}).rpcFailure(&c.e)
+			err := rpcFailure(&c.e, asJSON)
 			f, ok := err.(*failure)
 			if !ok || f.Error() != want || f.status != c.status {
 				t.Errorf("json %v: %v, want %q and status %d", asJSON, err, want, c.status)

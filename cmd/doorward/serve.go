@@ -22,7 +22,7 @@ import (
 // newServe returns the command that runs the daemon until a signal ends it.
 func newServe() *cobra.Command {
 	o := newInvocation()
-	o.withoutJSON()
+	withoutJSON(o.options)
 	o.takesHere, o.pins = true, newPins()
 	tokenFile := o.set.String("token-file", "", "file with a bearer token for TCP listeners")
 	dev := o.set.Bool("dev", false, "include details of failures in the answers to callers")

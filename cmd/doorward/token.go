@@ -88,7 +88,7 @@ func (n *tokenMaker) show(secret string, undo func() error, fields map[string]st
 		return err
 	}
 	if named := scopeServers(n.scope); len(named) > 0 {
-		n.o.hintUnconfigured(named...)
+		hintUnconfigured(n.o.options, named...)
 	}
 	if !n.o.json {
 		fmt.Fprintln(stderr(), "doorward: this token is shown once; only its digest is kept")

@@ -38,7 +38,7 @@ func newTools() *cobra.Command {
 			o.guide(c, client.GuideOptions{})
 			all, missing, err := listTools(ctx, c, strings.Join(args, ""))
 			if err != nil {
-				return o.rpcFailure(err)
+				return rpcFailure(err, o.json)
 			}
 			sayMissing(missing)
 			var rows [][]string
@@ -120,7 +120,7 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	params := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, name)}, rawjson.Edit{Key: "arguments", Value: arguments})
 	result, err := c.Request(ctx, server, "tools/call", params)
 	if err != nil {
-		return o.rpcFailure(err)
+		return rpcFailure(err, o.json)
 	}
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)

@@ -12,7 +12,7 @@ import (
 
 // hintUnconfigured prints a hint for each of the servers that the configuration does not have.
 // It prints none if the configuration cannot be used.
-func (o *options) hintUnconfigured(servers ...string) {
+func hintUnconfigured(o *options, servers ...string) {
 	c, _ := o.load()
 	if c == nil {
 		return
