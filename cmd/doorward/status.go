@@ -140,6 +140,9 @@ func newExplain() *cobra.Command {
 	return o.command("explain --as P ACTION [RESOURCE] [--args JSON] [--local] [--confirmed]", "show a decision and the rule behind it",
 		"doorward explain --as token:ci tools/call notes/add_note", 1, 2,
 		func(ctx context.Context, rest []string) error {
+			if *as == "" {
+				return fmt.Errorf("%w: --as is missing; name a principal such as uid:1000 or token:ci", errUsage)
+			}
 			if _, _, err := principal.Parse(*as); err != nil {
 				return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
 			}
