@@ -125,25 +125,31 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
 	}
-	hintPending(result)
+	why := "the tool reports an error"
+	if hintPending(result) {
+		why = "the tool was not called"
+	}
 	if string(rawjson.Get(result, "isError")) == "true" {
-		return &failure{status: exitFailed, err: errors.New("the tool reports an error"), quiet: o.json}
+		return &failure{status: exitFailed, err: errors.New(why), quiet: o.json}
 	}
 	return nil
 }
 
 // hintPending says what a person can do about a call that was still held when approvals.wait was
-// over. The command is a new process each time, and so another caller.
-func hintPending(result []byte) {
+// over, and reports whether this is one. The command is a new process each time, and so another
+// caller.
+func hintPending(result []byte) bool {
 	data := rawjson.Get(result, "structuredContent")
 	var text []byte
 	for item := range rawjson.Elements(rawjson.Get(result, "content")) {
 		text = item
 	}
 	said, _ := rawjson.GetString(text, "text")
-	if rawjson.Get(data, "pending") != nil && rawjson.Get(data, "expires") != nil && strings.HasPrefix(said, notMade) {
+	pending := rawjson.Get(data, "pending") != nil && rawjson.Get(data, "expires") != nil && strings.HasPrefix(said, notMade)
+	if pending {
 		fmt.Fprintln(stderr(), "doorward: hint: this command is another caller each time, so the same command asks again; approve it while the command waits, and let it wait longer with approvals.wait")
 	}
+	return pending
 }
 
 // notMade begins the text of a result of Doorward about a held call.
