@@ -97,10 +97,11 @@ func (t teller) problems(all []config.Problem) {
 	}
 }
 
-// firstProblem returns the first problem that is not a warning; empty: none.
+// firstProblem returns the first problem that makes the configuration unusable as a whole,
+// and not one server of it; empty: none.
 func firstProblem(all []config.Problem) string {
 	for _, p := range all {
-		if !p.Warning {
+		if config.Fatal([]config.Problem{p}) {
 			return p.String()
 		}
 	}
