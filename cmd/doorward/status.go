@@ -146,6 +146,7 @@ func newExplain() *cobra.Command {
 			if _, _, err := principal.Parse(*as); err != nil {
 				return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
 			}
+			hintUnknownToken(o, *as)
 			if !policycheck.Known(rest[0]) {
 				fmt.Fprintf(stderr(), "doorward: Doorward has no action %s; check that it is spelled like the method\n", plaintext.Line(rest[0]))
 			}
