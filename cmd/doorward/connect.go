@@ -15,6 +15,7 @@ import (
 // newConnect returns the command that carries a stdio client's conversation to the daemon.
 func newConnect() *cobra.Command {
 	o := newInvocation()
+	withoutJSON(o.options)
 	verbose := o.set.Bool("verbose", false, "log to stderr")
 	namespace := o.set.String("namespace", "", "project label, for messaging")
 	channel := o.set.Bool("channel", false, "tell the client of new mail as a Claude Code channel")

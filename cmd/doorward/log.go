@@ -57,11 +57,11 @@ func newHistory() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return w.run(ctx, o.json, dir)
+			return w.run(ctx, o, dir)
 		})
 }
 
-func (w logWanted) run(ctx context.Context, asJSON bool, dir string) error {
+func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 	f := history.Filter{Client: w.client, Server: w.server, Tool: w.tool, Lines: 1 << 40}
 	if w.denied {
 		f.Outcome = "denied"
@@ -78,7 +78,10 @@ func (w logWanted) run(ctx context.Context, asJSON bool, dir string) error {
 	if err != nil {
 		return err
 	}
-	show := printerOf(asJSON)
+	if w.server != "" && len(found.Entries) == 0 {
+		hintUnconfigured(o.options, w.server)
+	}
+	show := printerOf(o.json)
 	for _, e := range slices.Backward(found.Entries) {
 		if err := show(e); err != nil {
 			return err

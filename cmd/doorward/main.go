@@ -81,9 +81,9 @@ func newHelp(root *cobra.Command) *cobra.Command {
 }
 
 func newVersion() *cobra.Command {
-	return newInvocation().command("version", "print the version", "doorward version", 0, 0,
+	o := newInvocation()
+	return o.command("version [--json]", "print the version", "doorward version", 0, 0,
 		func(context.Context, []string) error {
-			_, err := fmt.Fprintln(stdout(), "doorward", version)
-			return err
+			return o.printUnbroken(map[string]string{"version": version}, "doorward "+version+"\n")
 		})
 }

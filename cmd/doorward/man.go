@@ -12,6 +12,7 @@ import (
 // texts, so they need no files of their own.
 func newMan() *cobra.Command {
 	o := newInvocation()
+	withoutJSON(o.options)
 	dir := o.set.String("dir", "", "write the pages of all commands into this directory")
 	return o.command("man [COMMAND…] [--dir D]", "print the manual page of a command", "doorward man audit tail | man -l -", 0, many,
 		func(_ context.Context, args []string) error {

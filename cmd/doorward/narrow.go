@@ -135,6 +135,12 @@ func serverNarrow(b *strings.Builder, v admin.Server, width int) {
 			say(1, "not available: %s: %s", m.Name, m.Detail)
 		}
 	}
+	for _, p := range v.Problems[:min(len(v.Problems), mostFolded)] {
+		say(mostFolded, "document: %s", p)
+	}
+	if more := len(v.Problems) - mostFolded; more > 0 {
+		say(1, "further problems with documents: %d", more)
+	}
 	for _, hint := range v.Unseen {
 		say(mostFolded, "not seen: %s", hint)
 	}

@@ -45,6 +45,18 @@ func newOptions() *options {
 	return o
 }
 
+// withoutJSON removes --json from a command that prints no data, so that it is refused as wrong
+// usage instead of ignored.
+func withoutJSON(o *options) {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.set.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "json" {
+			set.AddFlag(f)
+		}
+	})
+	o.set = set
+}
+
 // noTokenFile reports whether --token-file was given an empty name, as by an unset
 // variable in a script. Listeners must not be left without a token because of that.
 func (o *options) noTokenFile() bool {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/doorward/doorward/client"
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/instructions/deliver"
+	"github.com/doorward/doorward/internal/messaging/agent"
 )
 
 // newRestart returns the command that ends the processes of a server, which start again at
@@ -20,10 +22,18 @@ func newRestart() *cobra.Command {
 		func(ctx context.Context, args []string) error {
 			var done admin.ServerRestarted
 			if err := o.daemon.tell(ctx, "/admin/v1/servers/restart", admin.ServerRestart{Server: args[0]}, &done); err != nil {
-				return controlFailure(err, "there is no server "+args[0])
+				return controlFailure(err, noServer(args[0]))
 			}
 			return o.print(done, fmt.Sprintf("ended %d; %s starts again at the next call\n", done.Ended, oneWord(args[0])))
 		})
+}
+
+// noServer says why a command finds no server of a name that has processes or definitions.
+func noServer(name string) string {
+	if name == agent.ServerName || name == deliver.ServerName {
+		return name + " is built in and has no process of its own"
+	}
+	return "there is no server " + name + "; doorward status lists all"
 }
 
 // newStop returns the command that ends an agent that Doorward started.

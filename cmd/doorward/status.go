@@ -70,6 +70,9 @@ func statusText(s admin.Status) string {
 			fmt.Fprintf(w, "%s\tstandard error\t%s\n", v.Name, plaintext.Line(line))
 		}
 		printContainment(w, v)
+		for _, p := range v.Problems {
+			fmt.Fprintf(w, "%s\tdocument\t%s\n", v.Name, plaintext.Line(p))
+		}
 		for _, hint := range v.Unseen {
 			fmt.Fprintf(w, "%s\tnot seen\t%s\n", v.Name, hint)
 		}
@@ -137,9 +140,13 @@ func newExplain() *cobra.Command {
 	return o.command("explain --as P ACTION [RESOURCE] [--args JSON] [--local] [--confirmed]", "show a decision and the rule behind it",
 		"doorward explain --as token:ci tools/call notes/add_note", 1, 2,
 		func(ctx context.Context, rest []string) error {
+			if *as == "" {
+				return fmt.Errorf("%w: --as is missing; name a principal such as uid:1000 or token:ci", errUsage)
+			}
 			if _, _, err := principal.Parse(*as); err != nil {
 				return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
 			}
+			hintUnknownToken(o, *as)
 			if !policycheck.Known(rest[0]) {
 				fmt.Fprintf(stderr(), "doorward: Doorward has no action %s; check that it is spelled like the method\n", plaintext.Line(rest[0]))
 			}

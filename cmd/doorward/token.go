@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +89,9 @@ func (n *tokenMaker) show(secret string, undo func() error, fields map[string]st
 	if err := printOnce(func() error { return n.o.printUnbroken(fields, secret+"\n") }, undo); err != nil {
 		return err
 	}
+	if named := scopeServers(n.scope); len(named) > 0 {
+		hintUnconfigured(n.o.options, named...)
+	}
 	if !n.o.json {
 		fmt.Fprintln(stderr(), "doorward: this token is shown once; only its digest is kept")
 	}
@@ -122,6 +127,20 @@ func tokenList(o *invocation) error {
 		rows = append(rows, []string{t.ID, t.Name, "scope " + orDash(t.Scope), "expires " + orDash(t.Expires), fmt.Sprint("revoked ", t.Revoked)})
 	}
 	return o.print(shown(all), o.narrowed(table(rows...)))
+}
+
+// hintUnknownToken prints a hint if a principal is a token that does not exist. The tokens env
+// and file are not in the store.
+func hintUnknownToken(o *invocation, principal string) {
+	name, isToken := strings.CutPrefix(principal, "token:")
+	store, err := tokens(o)
+	if !isToken || name == "env" || name == "file" || err != nil {
+		return
+	}
+	all, err := store.List()
+	if err == nil && !slices.ContainsFunc(all, func(t authn.Token) bool { return t.Name == name }) {
+		fmt.Fprintf(stderr(), "doorward: hint: there is no token %s; the decision is that for one without a scope\n", name)
+	}
 }
 
 // tokenLine is a token as `token list --json` prints it.

@@ -38,7 +38,7 @@ func newTools() *cobra.Command {
 			o.guide(c, client.GuideOptions{})
 			all, missing, err := listTools(ctx, c, strings.Join(args, ""))
 			if err != nil {
-				return rpcFailure(err)
+				return rpcFailure(err, o.json)
 			}
 			sayMissing(missing)
 			var rows [][]string
@@ -120,30 +120,36 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	params := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, name)}, rawjson.Edit{Key: "arguments", Value: arguments})
 	result, err := c.Request(ctx, server, "tools/call", params)
 	if err != nil {
-		return rpcFailure(err)
+		return rpcFailure(err, o.json)
 	}
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
 	}
-	hintPending(result)
+	why := "the tool reports an error"
+	if hintPending(result) {
+		why = "the tool was not called"
+	}
 	if string(rawjson.Get(result, "isError")) == "true" {
-		return &failure{status: exitFailed, err: errors.New("the tool reports an error"), quiet: o.json}
+		return &failure{status: exitFailed, err: errors.New(why), quiet: o.json}
 	}
 	return nil
 }
 
 // hintPending says what a person can do about a call that was still held when approvals.wait was
-// over. The command is a new process each time, and so another caller.
-func hintPending(result []byte) {
+// over, and reports whether this is one. The command is a new process each time, and so another
+// caller.
+func hintPending(result []byte) bool {
 	data := rawjson.Get(result, "structuredContent")
 	var text []byte
 	for item := range rawjson.Elements(rawjson.Get(result, "content")) {
 		text = item
 	}
 	said, _ := rawjson.GetString(text, "text")
-	if rawjson.Get(data, "pending") != nil && rawjson.Get(data, "expires") != nil && strings.HasPrefix(said, notMade) {
+	pending := rawjson.Get(data, "pending") != nil && rawjson.Get(data, "expires") != nil && strings.HasPrefix(said, notMade)
+	if pending {
 		fmt.Fprintln(stderr(), "doorward: hint: this command is another caller each time, so the same command asks again; approve it while the command waits, and let it wait longer with approvals.wait")
 	}
+	return pending
 }
 
 // notMade begins the text of a result of Doorward about a held call.
@@ -200,19 +206,4 @@ func printResult(o *invocation, result []byte) error {
 		}
 	}
 	return nil
-}
-
-// rpcFailure gives a JSON-RPC error its exit status.
-func rpcFailure(err error) error {
-	var rpc *client.RPCError
-	if !errors.As(err, &rpc) {
-		return err
-	}
-	if rpc.Code == 1403 {
-		return &failure{status: exitRefused, err: err}
-	}
-	if rpc.Message == "Unknown server" {
-		err = fmt.Errorf("%w; doorward tools lists the servers that you may use, and doorward status all", err)
-	}
-	return &failure{status: exitFailed, err: err}
 }

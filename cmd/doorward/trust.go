@@ -170,7 +170,7 @@ func trustFailure(server string, err error) error {
 	}
 	switch int(status) {
 	case http.StatusNotFound:
-		return fail(exitFailed, "there is no server %s", server)
+		return fail(exitFailed, "%s", noServer(server))
 	case http.StatusConflict:
 		return fail(exitFailed, "%s has changed since this was shown: nothing was approved; run the command again", server)
 	case http.StatusForbidden:

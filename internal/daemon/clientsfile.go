@@ -64,7 +64,7 @@ func (c *clients) save() {
 		err = durable.ReplaceAt(c.path, b)
 	}
 	if err != nil {
-		c.log.Warn("the list of clients could not be stored; after a restart, the shell of a client or its orphan may be mistaken for a terminal of the operator", "err", err)
+		c.failed.warn(c.log, "the list of clients could not be stored; after a restart, the shell of a client or its orphan may be mistaken for a terminal of the operator", err)
 	}
 }
 

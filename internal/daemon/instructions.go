@@ -295,6 +295,35 @@ func (m *instructing) measure() *admin.InstructionMeasures {
 	return out
 }
 
+// undelivered returns the reason why nothing can be delivered; nil: there is none.
+func (m *instructing) undelivered() *string {
+	if stored := m.stored.Load(); stored != nil {
+		if _, state := stored.Shelf.Set(); !state.OK {
+			return &state.Reason
+		}
+	}
+	return m.failed.Load()
+}
+
+// mostProblems bounds the problems of documents in the status.
+const mostProblems = 20
+
+// problems returns the problems of the documents.
+func (m *instructing) problems() (out []string) {
+	stored := m.stored.Load()
+	if stored == nil {
+		return nil
+	}
+	_, state := stored.Shelf.Set()
+	for _, p := range state.Problems[:min(len(state.Problems), mostProblems)] {
+		out = append(out, p.String())
+	}
+	if more := len(state.Problems) - mostProblems; more > 0 {
+		out = append(out, fmt.Sprintf("%d further problems: doorward instructions list", more))
+	}
+	return out
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -31,6 +31,7 @@ type clients struct {
 
 	changed atomic.Bool // since the file was written
 	saving  sync.Mutex  // held while the file is written
+	failed  repeated    // writes of the file
 }
 
 // client is one process that speaks MCP.

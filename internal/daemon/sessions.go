@@ -10,13 +10,14 @@ import (
 // keeper keeps the sessions of HTTP clients for the next run of the daemon.
 type keeper struct {
 	*sessionstore.Store
-	log *slog.Logger
+	log    *slog.Logger
+	failed *repeated
 }
 
 // openKeeper opens the store of sessions in the state directory.
 func openKeeper(state string, log *slog.Logger) (keeper, error) {
 	store, err := sessionstore.Open(filepath.Join(state, "mcp-sessions"))
-	return keeper{store, log}, err
+	return keeper{store, log, &repeated{}}, err
 }
 
 // Keep implements front.Keeper. A session that cannot be stored works until the daemon ends. Keep
@@ -24,6 +25,6 @@ func openKeeper(state string, log *slog.Logger) (keeper, error) {
 func (k keeper) Keep(name string, content []byte) {
 	if err := k.Store.Keep(name, content); err != nil {
 		k.Store.Drop(name)
-		k.log.Warn("a session could not be saved and will be lost at a restart", "err", err)
+		k.failed.warn(k.log, "a session could not be saved and will be lost at a restart", err)
 	}
 }

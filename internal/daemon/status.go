@@ -79,6 +79,9 @@ func (a api) status() admin.Status {
 				v.State = relay.Failing
 			}
 		}
+		if v.Name == deliver.ServerName {
+			v.Problems = a.d.instructing.problems()
+		}
 		v.Unmatched = a.d.definitions.unmatched(a.d.policy.Load().set, b.Name)
 		a.describe(&v, children)
 		if v.Kind == relay.KindBuiltin && v.Name == agent.ServerName && v.Reason == "" && a.d.o.Config.Agent.SiblingJoin != "off" {
@@ -101,7 +104,7 @@ func (a api) status() admin.Status {
 func (a api) builtinTrouble(name string) string {
 	why := a.d.storeless.Load()
 	if why == nil && name == deliver.ServerName {
-		why = a.d.instructing.failed.Load()
+		why = a.d.instructing.undelivered()
 	}
 	if why == nil {
 		return ""
@@ -141,8 +144,8 @@ func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Reque
 
 // refusals returns the numbers of refusals of the gate by the names of their classes.
 func (a api) refusals() map[string]uint64 {
-	n := a.d.gate.Refusals()
-	return map[string]uint64{"policy": n.Policy.Load(), "rate": n.Rate.Load(), "limit": n.Limit.Load(), "turned": n.Turned.Load()}
+	policy, rate, limit, turned := a.d.gate.Refusals()
+	return map[string]uint64{"policy": policy, "rate": rate, "limit": limit, "turned": turned}
 }
 
 // measure returns the figures for /metrics beside the status.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -58,6 +59,9 @@ func (l *link) get(ctx context.Context) (*liveConn, error) {
 	case <-d.done:
 		return d.c, d.err
 	case <-ctx.Done():
+		if context.Cause(ctx) == context.DeadlineExceeded {
+			return nil, failure.ErrStarting
+		}
 		return nil, ctx.Err()
 	}
 }

@@ -75,6 +75,7 @@ type Server struct {
 	Withheld  []string `json:"withheld"`
 	Unmatched []string `json:"unmatched,omitempty"` // deny patterns that match no tool it is known to offer
 	Reason    string   `json:"reason,omitempty"`
+	Problems  []string `json:"problems,omitempty"` // of the documents of the server instructions
 
 	Containment []Measure `json:"containment"`      // the measures that contain a process of it
 	Processes   []Process `json:"processes"`        // the running ones

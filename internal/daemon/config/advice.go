@@ -62,6 +62,8 @@ func wrongText(n *yaml.Node, f field) string {
 		return "this must be host:port, such as 127.0.0.1:7866"
 	case f.key == "command":
 		return fmt.Sprintf("this must be text, not %s; give the program alone, and its arguments in args", kindName(n))
+	case f.key == "wait":
+		return "this must be auto, or a time of at most 1h with its unit, such as 50s" + withUnit(n.Value)
 	case f.enum != nil:
 		return fmt.Sprintf("this must be one of %s, not %s%s", strings.Join(f.enum, ", "), kindName(n), off)
 	case len(f.words) > 1 && len(f.words) < mostNamed:

@@ -27,7 +27,7 @@ func (k checker) approvals(a Approvals, listeners []Listener) {
 		k.report.also("approvals.presence", "passkey needs the console, which is served on loopback alone: add 127.0.0.1:7866 to listen.http")
 	}
 	if t, given := a.WaitTime(); a.Wait != "auto" && (!given || t < 0 || t > maxWait) {
-		k.report.also("approvals.wait", "write auto, or a duration of at most 1h such as 50s")
+		k.report.also("approvals.wait", "this must be auto, or a time of at most 1h with its unit, such as 50s")
 	}
 	k.webhook(a.Notify)
 }

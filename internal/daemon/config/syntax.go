@@ -43,6 +43,9 @@ func syntaxText(err *plainyaml.Error, content []byte) string {
 		return err.Text
 	}
 	const begin = "this is not valid YAML"
+	if line := lineText(content, err.Line); err.Line > 1 && strings.HasPrefix(line, "{") {
+		return begin + ": a JSON object cannot follow keys of YAML; remove its outer braces and the blanks before \"mcpServers\""
+	}
 	if advice := yamlAdvice(err.Text, lineText(content, err.Line)); advice != "" {
 		return begin + ": " + advice
 	}

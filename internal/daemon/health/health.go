@@ -68,6 +68,8 @@ func ofServer(v admin.Server) Check {
 		k.State, k.Found, k.Todo = Fail, v.State+": "+v.Reason, "Run doorward status for what it printed."
 	case len(v.Withheld) > 0:
 		k.State, k.Found, k.Todo = Warn, fmt.Sprintf("%d definitions are withheld", len(v.Withheld)), "Look at Decisions, or run doorward trust "+v.Name+"."
+	case len(v.Problems) > 0:
+		k.State, k.Found, k.Todo = Warn, "some of its documents have problems", "Run doorward status for them, or doorward check for all."
 	case len(v.Unseen) > 0:
 		k.State, k.Found, k.Todo = Warn, "it asked for paths that it is not granted", "Run doorward status for the keys that grant them."
 	case len(v.Unmatched) > 0:

@@ -22,7 +22,7 @@ const other = "other"
 const mostSeries = 2000
 
 // results lists the labels for the end of a request.
-var results = [...]string{"ok", "error", "invalid", "failed", "timeout", "cancelled", "busy", "sign-in", "withheld", "blocked",
+var results = [...]string{"ok", "error", "invalid", "failed", "timeout", "starting", "cancelled", "busy", "sign-in", "withheld", "blocked",
 	"denied", "limited", "unavailable", "pending", other}
 
 func resultIndex(word string) int {

@@ -26,7 +26,7 @@ var (
 	ErrExists = errors.New("a token of that name exists: revoke it first, or make its successor with --overlap 24h")
 	// ErrNoToken means that no token has that id, and no token that is not revoked has
 	// that name.
-	ErrNoToken = errors.New("no such token")
+	ErrNoToken = errors.New("no such token; doorward token list shows all")
 	// ErrScope means that a scope is not valid.
 	ErrScope = errors.New("a scope is a comma-separated list of server:NAME, tool:SERVER/NAME, agent, instructions, admin, approve")
 	// ErrExpiry means that a token would have expired before it is made.

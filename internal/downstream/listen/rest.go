@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
@@ -37,6 +38,8 @@ type resting struct {
 	mu    sync.Mutex
 	conns map[*conn]rest
 	over  bool // the listener was closed
+
+	failed atomic.Pointer[time.Time] // when a connection could not be watched; nil: the last one could
 }
 
 // rest describes one resting connection.
@@ -56,8 +59,20 @@ func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 // http.Server sets after the end of a request is that of an idle connection. It sets the next
 // one when four bytes of a request are there, with or without a read.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	c.idle.Store(c.answered.Swap(false))
+	idle := c.answered.Swap(false)
+	if idle && c.origin.Listener.resting.pauses() {
+		idle, t = false, t.Add(restTime-RestAfter)
+	}
+	c.idle.Store(idle)
 	return c.Conn.SetReadDeadline(t)
+}
+
+// pauses reports whether an idle connection stays with http.Server, because the kernel refused
+// to watch another one, as at fs.epoll.max_user_watches. After restTime one connection tries
+// again.
+func (r *resting) pauses() bool {
+	last, now := r.failed.Load(), time.Now()
+	return last != nil && (now.Sub(*last) < restTime || !r.failed.CompareAndSwap(last, &now))
 }
 
 // tires decides, after a read without data, whether the next Close lets the connection rest.
@@ -106,8 +121,11 @@ func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 	}
 	stop, err := a.Await(c.Conn, func() { c.wake() })
 	if err != nil {
+		now := time.Now()
+		r.failed.Store(&now)
 		return false
 	}
+	r.failed.Store(nil)
 	if r.conns == nil {
 		r.conns = make(map[*conn]rest)
 	}

@@ -14,6 +14,16 @@ import (
 // gone, or the time is over.
 var ErrUnanswered = errors.New("the client did not answer the question")
 
+// ErrStarting says that the time for a request was over before a connection to its server was
+// open, such as while npx installs the server. It is also a context.DeadlineExceeded.
+var ErrStarting error = starting{}
+
+type starting struct{}
+
+func (starting) Error() string { return "no answer in time: the server is still starting" }
+
+func (starting) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // Reasons why a call does not reach its server.
 var (
 	ErrInstances     = errors.New("max_instances reached")
@@ -36,6 +46,8 @@ type Failed struct {
 func Classify(ctx context.Context, server string, err error) Failed {
 	f := Failed{Code: CodeUpstream, Text: "Upstream failed", Word: "failed"}
 	switch {
+	case errors.Is(err, ErrStarting):
+		f.Code, f.Text, f.Word = CodeTimeout, "Upstream timed out", "starting"
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		f.Code, f.Text, f.Word = CodeTimeout, "Upstream timed out", "timeout"
 	case ctx.Err() != nil:

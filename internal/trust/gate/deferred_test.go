@@ -45,8 +45,8 @@ func TestADeferredActRecordsItself(t *testing.T) {
 	if _, err := g.Enter(call(owner, "shut").Deferred()); refusalOf(t, err).Code != CodeDenied {
 		t.Errorf("%v", err)
 	}
-	if n := g.Refusals(); n.Policy.Load() != 1 || n.Limit.Load() != 1 || n.Rate.Load() != 0 || n.Turned.Load() != 1 {
-		t.Errorf("counted: %v", n)
+	if policy, rate, limit, turned := g.Refusals(); policy != 1 || rate != 0 || limit != 1 || turned != 1 {
+		t.Errorf("counted: policy %d, rate %d, limit %d, turned %d", policy, rate, limit, turned)
 	}
 	got := records(t, b)
 	want := []string{

@@ -112,28 +112,29 @@ type Gate struct {
 	limits   Limits
 	accounts sync.Map             // key of accountOf -> *account
 	clock    func() time.Duration // monotonic time since the gate was made
-	refusals Refusals
+	refusals refusals
 }
 
-// Refusals are the numbers of refusals since the start.
-type Refusals struct {
-	Policy, Rate, Limit atomic.Uint64
-	Turned              atomic.Uint64 // deferred acts that their server refused after Enter
-}
+// refusals counts refusals.
+type refusals struct{ policy, rate, limit, turned atomic.Uint64 }
 
 // of returns the counter of the refusals with a code.
-func (r *Refusals) of(code int) *atomic.Uint64 {
+func (r *refusals) of(code int) *atomic.Uint64 {
 	switch code {
 	case CodeRate:
-		return &r.Rate
+		return &r.rate
 	case CodeUnavailable:
-		return &r.Limit
+		return &r.limit
 	}
-	return &r.Policy
+	return &r.policy
 }
 
-// Refusals returns the counters of refusals. They continue to count, and callers only read them.
-func (g *Gate) Refusals() *Refusals { return &g.refusals }
+// Refusals returns the numbers of refusals since the start. turned counts deferred acts that
+// their server refused after Enter.
+func (g *Gate) Refusals() (policy, rate, limit, turned uint64) {
+	r := &g.refusals
+	return r.policy.Load(), r.rate.Load(), r.limit.Load(), r.turned.Load()
+}
 
 // New makes a gate.
 func New(set *policy.Set, log *audit.Log, limits Limits) *Gate {

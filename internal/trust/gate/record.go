@@ -88,7 +88,7 @@ func (p Pass) Refuse(rule string, code int, detail ...audit.Field) *Refusal {
 	if p.made == nil {
 		return p.gate.refuse(p.act, limit{rule: rule, code: code, wait: waitFor(code)}, p.Ref)
 	}
-	p.gate.refusals.Turned.Add(1)
+	p.gate.refusals.turned.Add(1)
 	r := p.Line(detail...)
 	r.Decision, r.Rule = audit.Deny, rule
 	ref, err := p.gate.write(r)
