@@ -281,6 +281,23 @@ func TestRegistrationWithASecret(t *testing.T) {
 	}
 }
 
+// A refused registration is not repeated without reason, and the error says how to go on without one.
+func TestARefusedRegistrationSaysHowToGoOn(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 403, 404, 429, 500} {
+		p := newProvider(t, func(p *provider) { p.meta["token_endpoint_auth_methods_supported"] = []string{methodBasic, methodPost} })
+		asked := 0
+		p.at("/register", func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+			asked++
+			answerWith(status, `{"error":"access_denied","error_description":"Policy 'Trusted Hosts' rejected request"}`)(w, r, nil)
+		})
+		_, err := login(t, newStore(t), p.settings())
+		if err == nil || !strings.Contains(err.Error(), "set oauth.client_id") || strings.Contains(err.Error(), "Trusted") || asked != 1 {
+			t.Errorf("%d: asked %d times: %v", status, asked, err)
+		}
+	}
+}
+
 // A token answer is not refused for a member that the token can do without, because the code or the refresh token before it
 // has been used. Every combination of the forms that servers send is read.
 func TestTokenAnswersOfManyServers(t *testing.T) {

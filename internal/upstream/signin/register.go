@@ -110,7 +110,7 @@ func (t *target) registerWith(ctx context.Context, endpoint, redirect, method st
 	case code == "invalid_redirect_uri":
 		return client{}, errRedirectRefused
 	case a.status/100 != 2:
-		return client{}, fmt.Errorf("registering: %w", &grantError{endpoint: "registration", code: code, status: a.status})
+		return client{}, fmt.Errorf("registering: %w: register Doorward by hand and set oauth.client_id", &grantError{endpoint: "registration", code: code, status: a.status})
 	}
 	return readClient(a, redirect)
 }
