@@ -140,12 +140,13 @@ func (a answer) code() string {
 	return e.Error
 }
 
-// refuses reports whether an answer is an error whatever its status: GitHub answers 200 with an error.
+// refuses reports whether an answer is an error in place of a token, whatever its status: GitHub answers 200 with an error.
 func (a answer) refuses() bool {
 	var e struct {
-		Error jsontext.Value `json:"error"`
+		Access jsontext.Value `json:"access_token"`
+		Error  jsontext.Value `json:"error"`
 	}
-	return a.json && decode(a.body, &e) == nil && len(e.Error) > 0 && e.Error.Kind() != 'n'
+	return a.json && decode(a.body, &e) == nil && len(e.Access) == 0 && len(e.Error) > 0
 }
 
 // isCode reports whether s is a registered error code (IANA, OAuth Extensions Error Registry, and RFC 6749) or one of

@@ -281,6 +281,16 @@ func TestRegistrationWithASecret(t *testing.T) {
 	}
 }
 
+// A token beside an empty error is a token.
+func TestATokenBesideAnEmptyError(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`""`, `null`, `false`} {
+		p := newProvider(t, nil)
+		p.at("/token", answerWith(200, `{"error":`+text+`,"access_token":"access-canary","token_type":"bearer"}`))
+		mustLogin(t, newStore(t), p.settings())
+	}
+}
+
 // A refused registration is not repeated without reason, and the error says how to go on without one.
 func TestARefusedRegistrationSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
