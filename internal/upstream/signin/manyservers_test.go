@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/doorward/doorward/internal/base/secret"
 )
 
 // at has a handler answer at a path, in place of the provider, which it gets as well.
@@ -95,6 +97,22 @@ func TestARefusalWithoutAKnownCodeKeepsTheSignIn(t *testing.T) {
 			if e, ok := store.find("docs", src.target.resource); !ok || e.Refresh == "" {
 				t.Errorf("%d %s: the refresh token is gone", status, body)
 			}
+		}
+	}
+}
+
+// A machine whose client is refused is told apart from one whose authorization server fails.
+func TestARefusedMachine(t *testing.T) {
+	t.Parallel()
+	for body, final := range map[string]bool{`{"error":"invalid_client"}`: true, `{"error":"unauthorized_client"}`: true, `{"error":"invalid_scope"}`: true,
+		`{"error":"temporarily_unavailable"}`: false, `{}`: false} {
+		p := newProvider(t, nil)
+		p.at("/token", answerWith(400, body))
+		s := p.settings()
+		s.Grant, s.ClientID, s.ClientSecret, s.Issuer = GrantMachine, "robot", secret.New("client-canary"), p.URL
+		_, _, err := call(t, newSource(t, s, newStore(t), nil), p.URL+"/mcp")
+		if err == nil || errors.Is(err, ErrRefused) != final || errors.Is(err, ErrSignIn) {
+			t.Errorf("%s: %v", body, err)
 		}
 	}
 }
