@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -226,12 +227,21 @@ func (m *instructing) remote() (*library.Remote, error) {
 	}
 	r.Authorize = func(ctx context.Context) (string, error) {
 		header, err := tokens.Authorize(ctx)
-		if errors.Is(err, signin.ErrSignIn) {
-			err = fmt.Errorf("%w: %w", library.ErrCredential, err)
-		}
-		return header, err
+		return header, ended(err)
+	}
+	r.Refused = func(ctx context.Context, header string, resp *http.Response) (bool, error) {
+		again, err := tokens.Refused(ctx, header, resp)
+		return again, ended(err)
 	}
 	return r, nil
+}
+
+// ended makes the end of a sign-in, or of a client, the end of the credential for documents.
+func ended(err error) error {
+	if errors.Is(err, signin.ErrSignIn) || errors.Is(err, signin.ErrRefused) {
+		return fmt.Errorf("%w: %w", library.ErrCredential, err)
+	}
+	return err
 }
 
 // changed tells the server that the documents have changed, and the relay if the server is

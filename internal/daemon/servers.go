@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"sync"
 
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -137,11 +138,18 @@ func (set *serverSet) same(name string, o opened) opened {
 	return was
 }
 
+// close ends all servers at once: a renewal that is under way at one of them delays no other.
 func (set *serverSet) close() {
+	var all sync.WaitGroup
 	for _, o := range set.open {
-		if o.tok != nil {
-			o.tok.Close()
-		}
-		o.up.Close()
+		all.Go(o.close)
 	}
+	all.Wait()
+}
+
+func (o opened) close() {
+	if o.tok != nil {
+		o.tok.Close()
+	}
+	o.up.Close()
 }

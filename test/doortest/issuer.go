@@ -103,6 +103,7 @@ func (i *Issuer) Client() *http.Client {
 //	broken-jwks   a key set that is none
 //	failing       500 for everything
 //	slow          every answer takes longer than any client waits
+//	barred        its clients get no tokens for themselves
 //	down          every connection is cut
 func (i *Issuer) Set(mode string) {
 	i.mu.Lock()

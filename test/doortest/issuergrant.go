@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // codeGrant is an issued code that was not used yet.
@@ -29,8 +30,13 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, back.String(), http.StatusFound)
 }
 
-// token is the token endpoint. A code is valid once, with its verifier.
+// token is the token endpoint. A code is valid once, with its verifier. A client that is not barred gets tokens for
+// itself with the secret client-canary; they are valid for MachineLife.
 func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
+	if r.FormValue("grant_type") == "client_credentials" {
+		i.machine(w, r)
+		return
+	}
 	i.mu.Lock()
 	g, ok := i.grants[r.FormValue("code")]
 	delete(i.grants, r.FormValue("code"))
@@ -48,6 +54,27 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600, "scope": g.scope})
+}
+
+// MachineLife is how long tokens of clients for themselves are valid.
+const MachineLife = 3 * time.Second
+
+func (i *Issuer) machine(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	barred := i.mode == "barred"
+	i.mu.Unlock()
+	if barred || r.FormValue("client_secret") != "client-canary" {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"error":"invalid_client"}`))
+		return
+	}
+	client := r.FormValue("client_id")
+	token, err := i.Mint("aud="+r.FormValue("resource"), "scope="+r.FormValue("scope"), "client_id="+client, "sub="+client, "exp="+MachineLife.String())
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "bearer", "expires_in": int(MachineLife.Seconds())})
 }
 
 // Asked returns the scopes that clients asked for, one entry for each request.

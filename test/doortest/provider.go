@@ -72,6 +72,9 @@ func (p *Provider) Close() {
 //	other-issuer, no-pkce, javascript, redirect    what is wrong with its metadata
 //	wrong-iss      it names another issuer when the browser goes back
 //	down           the token endpoint fails
+//	github         a refusal of the token endpoint has status 200 and a code of GitHub
+//	entra          a refresh is refused until the user is seen
+//	echo           refusals repeat the token, code or secret that was presented, in each text of the answer
 //
 // Two words are not modes and act once: expire invalidates all access tokens, revoke also all
 // refresh tokens.
@@ -188,8 +191,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request, form url.Values
 	case form.Get("resource") != p.URL+"/mcp":
 		problem = "invalid_target"
 	}
-	if problem != "" {
-		send(w, 400, map[string]any{"error": problem, "error_description": "/srv/private"})
+	if p.refuse(w, r, form, problem) {
 		return
 	}
 	life := 3600
@@ -213,6 +215,26 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request, form url.Values
 		return
 	}
 	send(w, 200, m)
+}
+
+// refuse answers a token request that has a problem, and every refresh in some modes. It reports whether it did.
+func (p *Provider) refuse(w http.ResponseWriter, r *http.Request, form url.Values, problem string) bool {
+	refresh := form.Get("grant_type") == "refresh_token"
+	switch {
+	case p.is("github") && (refresh || problem != ""):
+		send(w, 200, map[string]any{"error": "bad_refresh_token", "error_description": "The refresh token passed is incorrect or expired."})
+	case p.is("entra") && refresh:
+		send(w, 400, map[string]any{"error": "interaction_required", "error_codes": []int{50076}, "error_description": "AADSTS50076"})
+	case p.is("echo"):
+		said := form.Encode() + " " + r.Header.Get("Authorization")
+		w.Header().Set("WWW-Authenticate", `Basic realm="`+said+`"`)
+		send(w, 400, map[string]any{"error": said, "error_description": said, "error_uri": "https://as.example/?" + said})
+	case problem != "":
+		send(w, 400, map[string]any{"error": problem, "error_description": "/srv/private"})
+	default:
+		return false
+	}
+	return true
 }
 
 // redeem returns the scopes of a code, a refresh token or a client, or the problem with it.
@@ -259,6 +281,9 @@ func (p *Provider) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	_ = json.Unmarshal(body, &q) // a malformed body is refused below
 	metadata := `Bearer resource_metadata="` + p.URL + `/.well-known/oauth-protected-resource/mcp"`
+	if said := r.Header.Get("Authorization"); p.is("echo") {
+		metadata += `, realm="` + said + `", error_description="` + said + `", scope="` + said + `"`
+	}
 	switch {
 	case !ok:
 		w.Header().Set("WWW-Authenticate", metadata)

@@ -211,27 +211,25 @@ func (a *Authenticator) Unjudged(c *Caller, client netip.Addr) error {
 	return nil
 }
 
-// accessToken checks a token of the issuer. A token from a source that failed too often
-// is not checked. A failure to reach the issuer is not charged to the source.
+// accessToken checks a token of the issuer. From a source that failed too often, a token is checked with the known
+// keys only: it cannot be guessed, and other callers at the same source must not lock its holder out. A failure to
+// reach the issuer is not charged to the source.
 func (a *Authenticator) accessToken(c *Caller, client netip.Addr, token string, digest [sha256.Size]byte, now time.Time) (*principal.Principal, error) {
 	if p := a.oauth.known(digest, c.Loopback, now); p != nil {
 		return p, nil
 	}
 	src := sourceOf(c, client, kindAccess)
-	if wait := a.failures.take(src, now); wait > 0 {
-		return nil, a.tooMany(wait)
-	}
-	p, err := a.oauth.verify(token, digest, c.Loopback, now)
+	wait := a.failures.take(src, now)
+	p, err := a.oauth.verify(token, digest, c.Loopback, now, wait == 0)
 	switch {
-	case err == nil:
+	case err != nil && wait > 0:
+		return nil, a.tooMany(wait)
+	case wait == 0 && (err == nil || errors.Is(err, ErrUnverifiable)):
 		a.failures.refund(src, now)
-		return p, nil
-	case errors.Is(err, ErrUnverifiable):
-		a.failures.refund(src, now)
-	default:
+	case err != nil:
 		a.failures.invalid.Add(1)
 	}
-	return nil, err
+	return p, err
 }
 
 // Holds reports whether the proof of p is still valid: a token that is neither revoked,

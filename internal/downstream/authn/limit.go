@@ -13,8 +13,9 @@ import (
 
 // A source may fail burst times at once with tokens of one kind, and then once every
 // refill. Beyond that rate, a token that a person chose is not compared at all, which
-// bounds guessing. A token that Doorward made is still compared: its 256 random bits
-// cannot be guessed, and other callers at the same source must not lock its holder out.
+// bounds guessing. A token that Doorward made is still compared, and an access token is
+// still checked: they cannot be guessed, and other callers at the same source must not
+// lock their holders out.
 const (
 	burst      = 20
 	refill     = time.Second

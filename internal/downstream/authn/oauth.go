@@ -103,9 +103,9 @@ func (o *OAuth) known(digest [sha256.Size]byte, local bool, now time.Time) *prin
 	return t.principal(local)
 }
 
-// verify checks a token that is not cached. The error is a Rejection or
-// ErrUnverifiable.
-func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now time.Time) (*principal.Principal, error) {
+// verify checks a token that is not cached. fetch allows fetching the issuer's keys. The
+// error is a Rejection or ErrUnverifiable.
+func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now time.Time, fetch bool) (*principal.Principal, error) {
 	t, err := parseJWT(token)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now t
 	if !who.Valid() {
 		return nil, badSubject
 	}
-	key, err := o.signer(t)
+	key, err := o.signer(t, fetch)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +132,8 @@ func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now t
 	return a.principal(local), nil
 }
 
-// signer returns the thumbprint of the issuer's key that signed t.
-func (o *OAuth) signer(t *jwt) (string, error) {
+// signer returns the thumbprint of the issuer's key that signed t. Without fetch only the known keys are tried.
+func (o *OAuth) signer(t *jwt, fetch bool) (string, error) {
 	now := o.now()
 	print, named := o.issuer.current(now).signed(t, o.url, now)
 	switch {
@@ -141,6 +141,8 @@ func (o *OAuth) signer(t *jwt) (string, error) {
 		return print, nil
 	case named:
 		return "", badSignature
+	case !fetch:
+		return "", ErrUnverifiable
 	}
 	ring, since, err := o.issuer.renewed(now)
 	if err != nil {

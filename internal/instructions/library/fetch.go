@@ -242,13 +242,9 @@ func (e *wrongAnswer) Error() string { return e.text }
 func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most int64, etag string, into any) (newTag string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("no answer within %s", budget))
 	defer cancel()
-	req, err := r.request(ctx, u, etag)
+	req, resp, err := r.send(ctx, u, etag)
 	if err != nil {
 		return "", err
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return "", failure(ctx, err)
 	}
 	defer resp.Body.Close()
 	switch {
@@ -256,7 +252,7 @@ func (r *remote) get(ctx context.Context, budget time.Duration, u *url.URL, most
 		return etag, errUnchanged
 	case resp.StatusCode/100 == 3:
 		return "", fmt.Errorf("it answers with a redirect (HTTP %d), which is not followed", resp.StatusCode)
-	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+	case isRefusal(resp):
 		return "", fmt.Errorf("%w (HTTP %d)", ErrCredential, resp.StatusCode)
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable:
 		return "", busy(resp, time.Now())
@@ -296,26 +292,6 @@ func repeats(body []byte, authorization string) bool {
 		}
 	}
 	return bytes.Contains(body, []byte(token))
-}
-
-func (r *remote) request(ctx context.Context, u *url.URL, etag string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, errors.New("the request cannot be made") // the error quotes the URL
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "doorward")
-	if etag != "" {
-		req.Header.Set("If-None-Match", etag)
-	}
-	if r.Authorize != nil {
-		value, err := r.Authorize(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("the credential for it: %w", failure(ctx, err))
-		}
-		req.Header.Set("Authorization", value)
-	}
-	return req, nil
 }
 
 // failure returns the cause of a failed request, without its URL.

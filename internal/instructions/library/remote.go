@@ -20,9 +20,13 @@ import (
 // kept in memory only, and are those that the policy there lets the token read.
 type Remote struct {
 	URL string // https, or http to this machine; the routes are below it
-	// Authorize returns the value of the header Authorization; nil: none is sent. Its
+	// Authorize returns the value of the header Authorization, "" for none; nil: none is sent. Its
 	// error is ErrCredential if there is no credential any more.
 	Authorize func(ctx context.Context) (header string, err error)
+	// Refused handles a 401 or 403 to a request that carried header; nil: it is final.
+	// again: the request is sent once more, with a new result of Authorize. Its error is
+	// like that of Authorize.
+	Refused func(ctx context.Context, header string, resp *http.Response) (again bool, err error)
 	// Client makes the connections; nil: a client of package egress that reaches public
 	// addresses. Redirects are never followed.
 	Client *http.Client

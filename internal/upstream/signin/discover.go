@@ -60,7 +60,7 @@ func (t *target) ask(ctx context.Context) (challenge, error) {
 		body   string
 	}{{http.MethodPost, post, probe}, {http.MethodGet, get, ""}} {
 		a, err := t.do(ctx, r.method, u, r.header, []byte(r.body))
-		if err != nil {
+		if err != nil && !errors.Is(err, errRedirect) {
 			return challenge{}, fmt.Errorf("asking the server: %w", err)
 		}
 		if c := parseChallenge(a.header); a.status == http.StatusUnauthorized || a.status == http.StatusForbidden && c.bearer {
@@ -139,7 +139,7 @@ func (t *target) resourceMetadata(ctx context.Context, c challenge) (*resourceMe
 // place is tried.
 func strict(err error) error {
 	if errors.Is(err, errNoDocument) {
-		return errors.New("it is not at the address that the server names")
+		return fmt.Errorf("it is not at the address that the server names: %v", err)
 	}
 	return err
 }
@@ -174,6 +174,7 @@ func (t *target) serverMetadata(ctx context.Context, issuer string) (serverMetad
 	case u.RawQuery != "" || u.ForceQuery:
 		return serverMetadata{}, errors.New("issuer: a query is not allowed")
 	}
+	missing := errNoDocument
 	for _, place := range metadataPlaces(u) {
 		at, err := t.endpoint("issuer", place)
 		if err != nil {
@@ -182,6 +183,9 @@ func (t *target) serverMetadata(ctx context.Context, issuer string) (serverMetad
 		var m serverMetadata
 		err = t.document(ctx, at, &m)
 		if errors.Is(err, errNoDocument) {
+			if missing == errNoDocument {
+				missing = err
+			}
 			continue
 		}
 		if err == nil {
@@ -189,7 +193,7 @@ func (t *target) serverMetadata(ctx context.Context, issuer string) (serverMetad
 		}
 		return m, err
 	}
-	return serverMetadata{}, errNoDocument
+	return serverMetadata{}, missing
 }
 
 // metadataPlaces lists the places where an issuer publishes its metadata, in order (Authorization Server
@@ -208,7 +212,7 @@ func metadataPlaces(issuer *url.URL) []string {
 // used, and that it supports PKCE.
 func (t *target) checkServer(m *serverMetadata, issuer string) error {
 	if m.Issuer != issuer {
-		return errors.New("they belong to another issuer")
+		return otherIssuer(m.Issuer, issuer)
 	}
 	for _, e := range []struct {
 		what, raw string
@@ -228,4 +232,12 @@ func (t *target) checkServer(m *serverMetadata, issuer string) error {
 		return errors.New("the authorization server does not support PKCE with S256")
 	}
 	return nil
+}
+
+// otherIssuer returns the error for metadata of another issuer. A name is not quoted, because its sender may know a secret.
+func otherIssuer(got, asked string) error {
+	if strings.TrimSuffix(got, "/") == strings.TrimSuffix(asked, "/") {
+		return errors.New("they belong to another issuer, whose name differs in a slash at the end: write it in oauth.authorization_server as its metadata do")
+	}
+	return errors.New("they belong to another issuer")
 }

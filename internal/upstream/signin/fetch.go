@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/doorward/doorward/internal/upstream/egress"
 )
@@ -91,10 +92,13 @@ func isEvents(h http.Header) bool {
 // errNoDocument says that no document is published at a place.
 var errNoDocument = errors.New("not found")
 
-// document fetches a JSON document. errNoDocument: the server has none.
+// document fetches a JSON document. errNoDocument: the server has none there. A page or a redirect to one is what many
+// sites have at an address that they do not know.
 func (t *target) document(ctx context.Context, u *url.URL, into any) error {
 	a, err := t.do(ctx, http.MethodGet, u, http.Header{"Accept": {"application/json"}}, nil)
 	switch {
+	case errors.Is(err, errRedirect):
+		return fmt.Errorf("%w: %w", errNoDocument, err)
 	case err != nil:
 		return err
 	case a.status/100 == 4:
@@ -102,7 +106,7 @@ func (t *target) document(ctx context.Context, u *url.URL, into any) error {
 	case a.status != http.StatusOK:
 		return fmt.Errorf("HTTP %d", a.status)
 	case !a.json:
-		return errors.New("it is not application/json")
+		return fmt.Errorf("%w: it is not application/json", errNoDocument)
 	}
 	return decode(a.body, into)
 }
@@ -136,7 +140,17 @@ func (a answer) code() string {
 	return e.Error
 }
 
-// isCode reports whether s is a registered error code (IANA, OAuth Extensions Error Registry, and RFC 6749).
+// refuses reports whether an answer is an error in place of a token, whatever its status: GitHub answers 200 with an error.
+func (a answer) refuses() bool {
+	var e struct {
+		Access jsontext.Value `json:"access_token"`
+		Error  jsontext.Value `json:"error"`
+	}
+	return a.json && decode(a.body, &e) == nil && len(e.Access) == 0 && len(e.Error) > 0
+}
+
+// isCode reports whether s is a registered error code (IANA, OAuth Extensions Error Registry, and RFC 6749) or one of
+// GitHub (docs.github.com, "Troubleshooting OAuth app access token request errors").
 // Any other text is not shown, because its sender knows Doorward's secrets and may repeat them.
 func isCode(s string) bool { return slices.Contains(codes, s) }
 
@@ -146,4 +160,5 @@ var codes = []string{
 	"invalid_redirect_uri", "invalid_client_metadata", "invalid_software_statement", "unapproved_software_statement",
 	"unsupported_token_type", "invalid_token", "insufficient_scope", "invalid_dpop_proof", "use_dpop_nonce",
 	"insufficient_user_authentication", "interaction_required", "login_required", "account_selection_required", "consent_required",
+	"bad_refresh_token", "bad_verification_code", "incorrect_client_credentials", "redirect_uri_mismatch", "unverified_user_email",
 }

@@ -28,6 +28,7 @@ type Login struct {
 	target   *target
 	found    found
 	client   client
+	again    bool // client was registered for an earlier sign-in
 	redirect string
 	verifier string
 	callback *callback
@@ -105,6 +106,7 @@ func (l *Login) open(ctx context.Context, listen Listen, before client) error {
 		port.Close()
 		return err
 	}
+	l.again = before.Made && l.client == before
 	l.verifier = token()
 	state := token()
 	l.URL, err = l.address(state)
@@ -177,13 +179,13 @@ type Result struct {
 func (l *Login) Wait(ctx context.Context) (Result, error) {
 	code, err := l.callback.wait(ctx)
 	if err != nil {
-		return Result{}, err
+		return Result{}, l.hint(err)
 	}
 	got, err := l.target.grant(ctx, l.found.meta.Token, l.client, l.found.resource, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {l.redirect}, "code_verifier": {l.verifier},
 	})
 	if err != nil {
-		return Result{}, err
+		return Result{}, l.hint(err)
 	}
 	e := l.target.entry(l.found, l.client, l.Scopes)
 	e.take(got, time.Now())
@@ -191,6 +193,16 @@ func (l *Login) Wait(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	return Result{Issuer: e.Issuer, Scopes: e.Scopes, Expires: e.Expires, Renews: e.Refresh != ""}, nil
+}
+
+// hint adds to an error what to do if the authorization server has forgotten the registration, which is used again at
+// each sign-in. Many show that on their page and do not send the browser back.
+func (l *Login) hint(err error) error {
+	var refused *grantError
+	if l.again && (errors.Is(err, context.DeadlineExceeded) || errors.As(err, &refused) && refused.stranger()) {
+		return fmt.Errorf("%w; if its page does not know this client, run doorward logout %s and sign in again", err, l.target.Server)
+	}
+	return err
 }
 
 // entry returns a sign-in that has no tokens yet.

@@ -30,7 +30,11 @@ func (s *Source) machine(ctx context.Context, c challenge) (entry, error) {
 		values.Set("scope", joinScopes(scopes))
 	}
 	got, err := t.grant(ctx, f.meta.Token, cl, f.resource, values)
-	if err != nil {
+	var refused *grantError
+	switch {
+	case errors.As(err, &refused) && refused.final():
+		return entry{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	case err != nil:
 		return entry{}, err
 	}
 	e := t.entry(f, cl, scopes)

@@ -1,7 +1,6 @@
 package signin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ func (t *target) identify(ctx context.Context, m serverMetadata, redirect string
 	case before.Made && before.Redirect == redirect && !before.expired(time.Now()):
 		return before, nil
 	case m.Registration != "":
-		return t.register(ctx, m.Registration, redirect)
+		return t.register(ctx, m, redirect)
 	}
 	return client{}, errNoClient
 }
@@ -66,8 +65,32 @@ func (t *target) proof(e entry) (client, bool) {
 // errRedirectRefused says that the authorization server does not register this redirect URI.
 var errRedirectRefused = errors.New("the authorization server refuses a redirect to this host: register a client by hand and set oauth.client_id and oauth.callback_port")
 
-// register registers a native application (RFC 7591).
-func (t *target) register(ctx context.Context, endpoint, redirect string) (client, error) {
+// register registers a native application without a secret, or with one if the authorization server insists on it.
+func (t *target) register(ctx context.Context, m serverMetadata, redirect string) (c client, err error) {
+	for _, method := range m.registrable() {
+		c, err = t.registerWith(ctx, m.Registration, redirect, method)
+		var refused *grantError
+		if !errors.As(err, &refused) || refused.status != http.StatusBadRequest {
+			break
+		}
+	}
+	return c, err
+}
+
+// registrable lists the authentication methods to register with, in order. The first may be accepted without being
+// announced. Without an announcement the second is (RFC 8414, section 2).
+func (m serverMetadata) registrable() []string {
+	methods := []string{methodNone}
+	for _, method := range []string{methodBasic, methodPost} {
+		if slices.Contains(m.AuthMethods, method) || len(m.AuthMethods) == 0 && method == methodBasic {
+			methods = append(methods, method)
+		}
+	}
+	return methods
+}
+
+// registerWith makes one registration (RFC 7591).
+func (t *target) registerWith(ctx context.Context, endpoint, redirect, method string) (client, error) {
 	u, err := t.endpoint("registration_endpoint", endpoint)
 	if err != nil {
 		return client{}, err
@@ -75,7 +98,7 @@ func (t *target) register(ctx context.Context, endpoint, redirect string) (clien
 	body, err := json.Marshal(map[string]any{
 		"client_name": "Doorward", "application_type": "native", "redirect_uris": []string{redirect},
 		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
-		"token_endpoint_auth_method": methodNone,
+		"token_endpoint_auth_method": method,
 	}, json.Deterministic(true))
 	if err != nil {
 		return client{}, fmt.Errorf("registering: %w", err)
@@ -87,7 +110,7 @@ func (t *target) register(ctx context.Context, endpoint, redirect string) (clien
 	case code == "invalid_redirect_uri":
 		return client{}, errRedirectRefused
 	case a.status/100 != 2:
-		return client{}, fmt.Errorf("registering: the authorization server refused: %s (HTTP %d)", cmp.Or(code, "no known code"), a.status)
+		return client{}, fmt.Errorf("registering: %w: register Doorward by hand and set oauth.client_id", &grantError{endpoint: "registration", code: code, status: a.status})
 	}
 	return readClient(a, redirect)
 }

@@ -51,6 +51,10 @@ type Settings struct {
 // ErrSignIn says that a person has to sign in, or to consent to more scopes.
 var ErrSignIn = errors.New("sign-in is needed")
 
+// ErrRefused says that an authorization server gives no token to a machine, and will give none until that is changed there
+// or in the configuration.
+var ErrRefused = errors.New("the client gets no access")
+
 // target is one server with its parsed address.
 type target struct {
 	Settings

@@ -67,8 +67,8 @@ func NewSource(s Settings, store *Store, log *slog.Logger, notice func(what stri
 // Authorize returns the Authorization header for the next request, "" for none. A token that is about to expire
 // is renewed first. If that fails, it is used until it has expired.
 func (s *Source) Authorize(ctx context.Context) (string, error) {
-	e := s.now.Load()
-	if e == nil || s.gone(e) {
+	e := s.look(s.now.Load())
+	if e == nil {
 		return "", nil
 	}
 	if !e.spare(time.Now()) {
@@ -83,22 +83,26 @@ func (s *Source) Authorize(ctx context.Context) (string, error) {
 	return "Bearer " + e.Access, nil
 }
 
-// lookEvery is how soon a running daemon notices that the sign-in was removed.
+// lookEvery is how soon a running daemon notices that the sign-in was removed, or made anew, perhaps for another account.
 const lookEvery = 5 * time.Second
 
-// gone reports whether the sign-in was removed, and forgets it then. Otherwise it has an unwritten one written.
-func (s *Source) gone(e *entry) bool {
+// look returns the sign-in to use in place of e: nil if it was removed, and a newer one of the store. An unwritten one
+// is written.
+func (s *Source) look(e *entry) *entry {
 	now := time.Now().UnixNano()
 	seen := s.looked.Load()
-	if s.target.Grant == GrantMachine || now-seen < int64(lookEvery) || !s.looked.CompareAndSwap(seen, now) {
-		return false
+	if e == nil || s.target.Grant == GrantMachine || now-seen < int64(lookEvery) || !s.looked.CompareAndSwap(seen, now) {
+		return e
 	}
-	if s.store.has(*e) {
-		go s.rewrite()
-		return false
+	if !s.store.has(*e) {
+		s.now.CompareAndSwap(e, nil)
+		return nil
 	}
-	s.now.CompareAndSwap(e, nil)
-	return true
+	go s.rewrite()
+	if s.adopt(e.Access) {
+		return s.now.Load()
+	}
+	return e
 }
 
 // patience is how long a request waits for a new token while the old one is still valid.
@@ -297,8 +301,13 @@ func (s *Source) refresh(ctx context.Context, e *entry) error {
 	case errors.As(err, &refused) && refused.final():
 		s.log.Warn("the sign-in has ended", "err", err)
 		e.Access, e.Refresh = "", ""
+		if refused.stranger() && e.Client.Made {
+			e.Client = client{} // the next sign-in registers again
+		}
 		s.save(*e)
 		return ErrSignIn
+	case refused != nil && refused.unclear():
+		return fmt.Errorf("%w; if that does not end, run doorward login %s", err, s.target.Server)
 	}
 	return err
 }

@@ -37,22 +37,39 @@ type tokens struct {
 	scopes          []string  // nil: the requested ones
 }
 
-// grantError is the refusal of a token endpoint.
+// grantError is the refusal of an endpoint of an authorization server.
 type grantError struct {
-	code   string // "": none
-	status int
+	endpoint string // token, registration or revocation
+	code     string // "": none
+	status   int
 }
 
 func (e *grantError) Error() string {
 	if e.code == "" {
-		return fmt.Sprintf("the token endpoint refused with HTTP %d", e.status)
+		return fmt.Sprintf("the %s endpoint refused with HTTP %d", e.endpoint, e.status)
 	}
-	return fmt.Sprintf("the token endpoint refused: %s (HTTP %d)", e.code, e.status)
+	return fmt.Sprintf("the %s endpoint refused: %s (HTTP %d)", e.endpoint, e.code, e.status)
 }
 
-// final reports whether repeating the request is pointless, because the grant or the client is no longer valid.
-func (e *grantError) final() bool {
-	return slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope", "unsupported_grant_type"}, e.code)
+// final reports whether repeating the request is pointless, because the grant or the client is no longer valid, or because
+// the authorization server wants to see the person.
+func (e *grantError) final() bool { return e.stranger() || slices.Contains(finals, e.code) }
+
+var finals = []string{"invalid_grant", "invalid_scope", "unsupported_grant_type", "bad_refresh_token", "interaction_required",
+	"login_required", "account_selection_required", "consent_required", "insufficient_user_authentication"}
+
+// stranger reports whether the authorization server does not know or does not accept the client.
+func (e *grantError) stranger() bool {
+	return slices.Contains([]string{"invalid_client", "unauthorized_client", "incorrect_client_credentials"}, e.code)
+}
+
+// unclear reports whether the refusal may be about the grant, though it does not say so.
+func (e *grantError) unclear() bool {
+	switch {
+	case e.status >= 500, e.status == http.StatusRequestTimeout, e.status == http.StatusTooManyRequests:
+		return false
+	}
+	return e.code != "temporarily_unavailable" && e.code != "server_error"
 }
 
 // grant requests tokens from a token endpoint. Every request names the resource (RFC 8707).
@@ -66,8 +83,8 @@ func (t *target) grant(ctx context.Context, endpoint string, c client, resource 
 	switch {
 	case err != nil:
 		return tokens{}, fmt.Errorf("asking the token endpoint: %w", err)
-	case a.status != http.StatusOK:
-		return tokens{}, &grantError{code: a.code(), status: a.status}
+	case a.status != http.StatusOK || a.refuses():
+		return tokens{}, &grantError{endpoint: "token", code: a.code(), status: a.status}
 	case !a.json:
 		return tokens{}, fmt.Errorf("asking the token endpoint: the answer is not application/json")
 	}
@@ -104,7 +121,7 @@ func readTokens(b []byte, now time.Time) (tokens, error) {
 		Type    string         `json:"token_type"`
 		Refresh string         `json:"refresh_token"`
 		Expires jsontext.Value `json:"expires_in"`
-		Scope   *string        `json:"scope"`
+		Scope   jsontext.Value `json:"scope"`
 	}
 	if err := decode(b, &m); err != nil {
 		return tokens{}, err
@@ -112,14 +129,24 @@ func readTokens(b []byte, now time.Time) (tokens, error) {
 	switch {
 	case !strings.EqualFold(m.Type, "bearer"):
 		return tokens{}, fmt.Errorf("the token is not of type Bearer")
-	case !isToken68(m.Access), m.Refresh != "" && !isToken68(m.Refresh):
+	case !isToken68(m.Access):
 		return tokens{}, fmt.Errorf("the token cannot be sent in a header")
+	case m.Refresh != "" && !isSecret(m.Refresh):
+		return tokens{}, fmt.Errorf("the refresh token is too long or has control characters")
 	}
-	t := tokens{access: m.Access, refresh: m.Refresh, expires: readExpiry(m.Expires, now)}
-	if m.Scope != nil {
-		t.scopes = parseScopes(*m.Scope)
+	return tokens{access: m.Access, refresh: m.Refresh, expires: readExpiry(m.Expires, now), scopes: readScopes(m.Scope)}, nil
+}
+
+// readScopes reads scopes as text, or as a list, which some servers send; nil: there are none. An answer is not refused
+// for them, because the refresh token before it has been used.
+func readScopes(v jsontext.Value) []string {
+	var text string
+	if decode(v, &text) == nil {
+		return parseScopes(text)
 	}
-	return t, nil
+	var list []string
+	_ = decode(v, &list) // anything else counts as absent
+	return union(list)
 }
 
 // readExpiry reads seconds as a number, or as a string, which some servers send.
@@ -138,6 +165,11 @@ func isToken68(s string) bool {
 	})
 }
 
+// isSecret reports whether s can be a refresh token, which is sent in a form (RFC 6749, appendix A.17).
+func isSecret(s string) bool {
+	return s != "" && len(s) <= maxToken && !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
+}
+
 // revoke tells the authorization server that a token is no longer needed (RFC 7009).
 func (t *target) revoke(ctx context.Context, endpoint string, c client, token string) error {
 	u, err := t.endpoint("revocation_endpoint", endpoint)
@@ -147,7 +179,7 @@ func (t *target) revoke(ctx context.Context, endpoint string, c client, token st
 	values := url.Values{"token": {token}}
 	a, err := t.form(ctx, u, values, c.prove(values))
 	if err == nil && a.status/100 != 2 {
-		err = &grantError{code: a.code(), status: a.status}
+		err = &grantError{endpoint: "revocation", code: a.code(), status: a.status}
 	}
 	return err
 }
