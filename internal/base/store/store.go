@@ -290,7 +290,8 @@ type troubles struct {
 // database works.
 func (t *troubles) read(err error) error {
 	if failed(err) {
-		t.reads.Store(&err)
+		why := err // so that only a failure allocates
+		t.reads.Store(&why)
 	} else if !interrupted(err) {
 		t.reads.Store(nil)
 	}
@@ -301,7 +302,8 @@ func (t *troubles) read(err error) error {
 // accepts writes.
 func (t *troubles) write(err error) error {
 	if failed(err) {
-		t.writes.Store(&err)
+		why := err
+		t.writes.Store(&why)
 	} else if err == nil {
 		t.reads.Store(nil)
 		t.writes.Store(nil)
