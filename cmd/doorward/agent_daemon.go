@@ -84,7 +84,7 @@ func mailFailures() map[string]string {
 		mail.NameInUse:           "the name is in use by a live session",
 		mail.NameInvalid:         "the name is not valid for a peer",
 		mail.NameReserved:        "the name is reserved",
-		mail.StoreUnavailable:    "the store does not answer: nothing was done",
+		mail.StoreUnavailable:    "the store does not answer: nothing was done; `doorward status` says why",
 		mail.AuditUnavailable:    "the audit log cannot be written: nothing was done",
 		"TOO_LARGE":              "the text is too long: see agent.message_bytes",
 		"INVALID_BODY":           "the text is empty or not UTF-8",

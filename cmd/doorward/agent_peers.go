@@ -49,12 +49,22 @@ func listPeers(ctx context.Context, o *invocation) error {
 		fmt.Fprintln(stderr(), "doorward: no agent is registered")
 		return nil
 	}
+	many := slices.ContainsFunc(all.Peers, func(p agent.PeerInfo) bool { return p.Node != all.Peers[0].Node })
 	rows := [][]string{{"PEER", "PRESENCE", "OWNER", "GRADE", "EPOCH", "UNREAD", "HELD", "ID"}}
 	for _, p := range all.Peers {
-		rows = append(rows, []string{address(p), presenceWord(p), oneWord(p.Principal), oneWord(p.Grade),
+		rows = append(rows, []string{address(p), presenceWord(p), oneWord(ownerOf(p, many)), oneWord(p.Grade),
 			fmt.Sprint(p.Epoch), fmt.Sprint(p.Pending), fmt.Sprint(p.Held), oneWord(p.PeerID)})
 	}
 	return o.print(all.Peers, o.narrowed(table(rows...)))
+}
+
+// ownerOf returns the principal of a peer, with its node where there are many: the same user
+// of another node is another principal.
+func ownerOf(p agent.PeerInfo, many bool) string {
+	if many {
+		return p.Node + "/" + p.Principal
+	}
+	return p.Principal
 }
 
 // presenceWord returns a peer's presence, and "paused" if its mail is held.

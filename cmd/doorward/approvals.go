@@ -347,5 +347,5 @@ func approvalFailure(err error) error {
 	case e.Status == http.StatusForbidden:
 		return fail(exitRefused, "refused: this is for the operator, or a token with the scope approve")
 	}
-	return fail(exitFailed, "%w", err)
+	return unexplained(e)
 }

@@ -260,6 +260,9 @@ func auditVerify(ctx context.Context, o *invocation, dir, state, key string, acc
 	if err != nil {
 		return err
 	}
+	if !report.OK && !o.json {
+		fmt.Fprintf(stderr(), "doorward: this is the log in %s; if the daemon keeps it elsewhere (audit.dir), name the daemon's configuration with --config\n", plaintext.Line(dir))
+	}
 	return printVerified(o, auditVerified{report, unknown})
 }
 

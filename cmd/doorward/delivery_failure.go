@@ -53,7 +53,7 @@ func deliveryFailures() map[string]string {
 		"remote_store":      "the documents come from another Doorward: make the change there",
 		"conflict":          "nothing was done",
 		"malformed":         "the daemon does not accept that argument",
-		"store_unreachable": "the store does not answer: nothing was done",
+		"store_unreachable": "the store does not answer: nothing was done; `doorward status` says why",
 		"unavailable":       "the audit log cannot be written: nothing was done",
 		"rate_limited":      "too many at once: try again in a minute",
 		"too_large":         "the document exceeds the maximum size",

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,4 +72,14 @@ func report(c *cobra.Command, err error) int {
 // looks like a message of its own.
 func sayError(err error) {
 	fmt.Fprintf(stderr(), "doorward: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+}
+
+// unexplained returns the error for a failure of the daemon that no code explains. An act that
+// must be recorded, or for which the daemon must know its agents, is refused with 503 while
+// the audit log or the database does not work.
+func unexplained(e *client.AdminError) error {
+	if e.Status == http.StatusServiceUnavailable {
+		return fail(exitFailed, "%w: its database or its audit log does not work; `doorward status` says why", e)
+	}
+	return fail(exitFailed, "%w", e)
 }

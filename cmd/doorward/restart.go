@@ -63,5 +63,5 @@ func controlFailure(err error, missing string) error {
 	case e.Status == http.StatusForbidden:
 		return fail(exitRefused, "refused: this is for administrators")
 	}
-	return fail(exitFailed, "%w", err)
+	return unexplained(e)
 }

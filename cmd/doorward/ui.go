@@ -65,5 +65,5 @@ func uiFailure(err error) error {
 	case e.Status == http.StatusForbidden:
 		return fail(exitRefused, "refused: the console is opened by the daemon's own user on its Unix socket (audit record %d)", e.Ref)
 	}
-	return fail(exitFailed, "%w", err)
+	return unexplained(e)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/daemon/console"
 	"github.com/doorward/doorward/internal/daemon/passkey"
 	"github.com/doorward/doorward/internal/daemon/telemetry"
@@ -59,6 +60,7 @@ type Daemon struct {
 	// not started.
 	messaging atomic.Pointer[messaging]
 	storeless atomic.Pointer[string]
+	database  atomic.Pointer[store.DB] // nil: it is not open
 	// instructing delivers instructions. It exists also while its database is unavailable.
 	instructing *instructing
 	telemetry   *telemetry.Telemetry

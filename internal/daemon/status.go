@@ -106,10 +106,15 @@ func (a api) builtinTrouble(name string) string {
 	if why == nil && name == deliver.ServerName {
 		why = a.d.instructing.undelivered()
 	}
-	if why == nil {
-		return ""
+	if why != nil {
+		return *why
 	}
-	return *why
+	if db := a.d.database.Load(); db != nil {
+		if err := db.Trouble(); err != nil {
+			return unusable + err.Error()
+		}
+	}
+	return ""
 }
 
 // mailPaths returns the operator's routes of a messaging server.
@@ -134,7 +139,7 @@ func (a api) addMailPaths(paths map[string]func(http.ResponseWriter, *http.Reque
 			m := a.d.messaging.Load()
 			if m == nil {
 				w.Header().Set("Retry-After", strconv.Itoa(int(retryTime/time.Second)))
-				http.Error(w, "messaging is off until its database can be used", http.StatusServiceUnavailable)
+				admin.StoreUnavailable(w)
 				return
 			}
 			m.paths[path](w, r, who)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -14,23 +15,51 @@ import (
 // storedParts starts the parts of the daemon that need its database.
 type storedParts struct{ d *Daemon }
 
-// open starts messaging and the delivery of instructions. If the database cannot be used, the
-// rest of the daemon runs and open tries again in the background: a database server may
-// return, or a disk be freed.
+// open starts messaging and the delivery of instructions. If the database cannot be used, or
+// not soon, the rest of the daemon runs and open tries again in the background: a database
+// server may return, or a disk be freed.
 func (s storedParts) open() error {
 	ctx, stop := context.WithCancel(context.Background())
 	s.d.onClose(stop)
-	if err := s.start(ctx); err != nil {
-		s.lacks(err)
-		go again(ctx, func() bool { return s.retry(ctx) })
+	first := make(chan error, 1)
+	go func() { first <- s.start(ctx) }()
+	select {
+	case err := <-first:
+		if err != nil {
+			s.lacks(err)
+			go again(ctx, func() bool { return s.retry(ctx) })
+		}
+	case <-time.After(openTime):
+		s.lacks(errOpening)
+		go s.await(ctx, first)
 	}
 	s.d.relay.SetServers(s.d.withBuiltins(s.d.servers.relay))
 	s.d.instructing.server.Again() // no client listens yet
 	return nil
 }
 
+// openTime is how long the start of the daemon waits for its database. Creating all tables
+// takes less, even on a slow machine; systemd waits longer.
+const openTime = 20 * time.Second
+
+// errOpening is why a database cannot be used that is still being opened.
+var errOpening = errors.New("it is still being opened: the server does not answer, or this or another daemon is bringing the tables up to date")
+
+// await waits for the first attempt to start the parts, which may take long.
+func (s storedParts) await(ctx context.Context, first <-chan error) {
+	if err := <-first; err != nil {
+		s.lacks(err)
+		again(ctx, func() bool { return s.retry(ctx) })
+		return
+	}
+	s.started()
+}
+
+// unusable introduces the reason why a built-in server cannot work.
+const unusable = "its database cannot be used: "
+
 func (s storedParts) lacks(err error) {
-	reason := "its database cannot be used: " + err.Error()
+	reason := unusable + err.Error()
 	s.d.instructing.server.Lacks(reason)
 	if was := s.d.storeless.Swap(&reason); was == nil || *was != reason {
 		s.d.log.Error("messaging and instructions are off until their database can be used", "err", err)
@@ -61,10 +90,15 @@ func (s storedParts) retry(ctx context.Context) bool {
 		s.lacks(err)
 		return false
 	}
+	s.started()
+	return true
+}
+
+// started gives clients the parts that were started after the daemon.
+func (s storedParts) started() {
 	s.d.storeless.Store(nil)
 	s.reset()
 	s.d.log.Info("the database can be used again: messaging and instructions are on")
-	return true
 }
 
 // reset gives the relay the current servers, and tells all listening clients to list again.
@@ -109,6 +143,7 @@ func (s storedParts) start(ctx context.Context) (err error) {
 		}
 		undo.add(end)
 	}
+	s.d.database.Store(db)
 	s.d.onClose(func() { // what fails before this is undone at once
 		s.d.agents.close()
 		undo.all()

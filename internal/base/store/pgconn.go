@@ -43,6 +43,8 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 				return err
 			}
 		}
+		ctx, cancel := context.WithTimeout(ctx, config.ConnectTimeout) // that of the connection is over
+		defer cancel()
 		return settle(ctx, c, schema)
 	}
 	return config, nil
@@ -110,9 +112,22 @@ func connect(ctx context.Context, config *pgconn.Config, count *counters) (*pgCo
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("%w: %s", ErrUnavailable, err.Error())
+		return nil, fmt.Errorf("%w: %s", ErrUnavailable, lastFirst(err.Error()))
 	}
 	return &pgConn{c: c, types: pgtype.NewMap(), count: count, fresh: true}, nil
+}
+
+// lastFirst puts the attempts of a failed connection, which the driver writes one a line, on
+// one line. The last attempt has the cause: with the default sslmode the first one says only
+// that the server has no TLS.
+func lastFirst(text string) string {
+	head, attempts, many := strings.Cut(text, "\n\t")
+	if !many {
+		return text
+	}
+	lines := slices.Compact(strings.Split(attempts, "\n\t"))
+	slices.Reverse(lines)
+	return head + " " + strings.Join(lines, "; before: ")
 }
 
 // Close ends the connection. It waits at most a second for a server that does not answer.
@@ -329,7 +344,11 @@ func pgError(err error) error {
 		// the statement was cancelled.
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	switch pg.Code[:2] {
+	switch pg.Code {
+	case "42P05", "26000": // a prepared statement that another session has, or that this one lacks
+		return fmt.Errorf("%w: %w: a connection pooler must keep a session for each client: set it to session pooling, or connect to the server directly", ErrUnavailable, err)
+	}
+	switch pg.Code[:min(2, len(pg.Code))] {
 	case "08", "53", "57", "58", "XX", "28":
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

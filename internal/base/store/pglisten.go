@@ -52,12 +52,14 @@ func (p *postgres) tune(ctx context.Context) (*pgConn, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.limit(p.beginLimit)
 	if err := p.hold(ctx, c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	if _, err := c.c.Exec(ctx, `LISTEN `+quote(p.channel)).ReadAll(); err != nil {
 		return nil, errors.Join(pgError(err), c.Close())
 	}
+	c.unlimited()
 	return c, nil
 }
 

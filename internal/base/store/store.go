@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -116,11 +117,12 @@ type filesystem struct {
 
 // DB is one open database. Its methods may be called concurrently.
 type DB struct {
-	engine engine
-	hub    *hub
-	count  *counters
-	asIs   bool
-	lacks  []string
+	engine   engine
+	hub      *hub
+	count    *counters
+	troubles troubles
+	asIs     bool
+	lacks    []string
 }
 
 // engine is one of the two databases, SQLite or PostgreSQL.
@@ -203,7 +205,7 @@ func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	if db.asIs {
 		return errAsIs
 	}
-	return db.engine.write(ctx, job)
+	return db.troubles.write(db.engine.write(ctx, job))
 }
 
 // Act is Write, with its errors, for the act of a caller. A job that changes a row must
@@ -228,7 +230,7 @@ func (db *DB) Read(ctx context.Context, job func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return db.engine.read(ctx, job)
+	return db.troubles.read(db.engine.read(ctx, job))
 }
 
 // Listen registers fn, which is called with the topic of every committed Tx.Signal
@@ -277,3 +279,54 @@ func (db *DB) survey(ctx context.Context, all []Migration) error {
 // Lacks returns the steps that the schema of a database lacks that was opened as it is. It is
 // one of an older version, or new.
 func (db *DB) Lacks() []string { return db.lacks }
+
+// troubles keeps why the last jobs failed because of the database. A database may serve
+// reads while it accepts no writes: a full disk, a standby.
+type troubles struct {
+	reads, writes atomic.Pointer[error] // nil: the last ones did not fail
+}
+
+// read takes the outcome of a job that reads. An error of the job itself shows that the
+// database works.
+func (t *troubles) read(err error) error {
+	if failed(err) {
+		why := err // so that only a failure allocates
+		t.reads.Store(&why)
+	} else if !interrupted(err) {
+		t.reads.Store(nil)
+	}
+	return err
+}
+
+// write takes the outcome of a job that writes. Only a commit shows that the database
+// accepts writes.
+func (t *troubles) write(err error) error {
+	if failed(err) {
+		why := err
+		t.writes.Store(&why)
+	} else if err == nil {
+		t.reads.Store(nil)
+		t.writes.Store(nil)
+	}
+	return err
+}
+
+// failed reports whether err is a failure of an open database.
+func failed(err error) bool { return errors.Is(err, ErrUnavailable) && !errors.Is(err, errClosed) }
+
+// interrupted reports whether the caller of a job did not wait for it, which says nothing
+// about the database.
+func interrupted(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errClosed)
+}
+
+// Trouble returns why the last jobs failed because of the database; nil: they did not. It
+// asks nothing of the database.
+func (db *DB) Trouble() error {
+	for _, last := range []*error{db.troubles.writes.Load(), db.troubles.reads.Load()} {
+		if last != nil {
+			return *last
+		}
+	}
+	return nil
+}

@@ -19,6 +19,12 @@ type Failure struct {
 	Ref   uint64 `json:"ref,omitempty"` // the record of the refusal
 }
 
+// StoreUnavailable answers a request for messaging while its database cannot be used.
+func StoreUnavailable(w http.ResponseWriter) {
+	status := http.StatusServiceUnavailable
+	answer(w, status, Failure{Error: http.StatusText(status), Code: mail.StoreUnavailable})
+}
+
 // The reasons for refusing a caller as an agent's shell.
 const (
 	WhyAgent   = "agent"   // it is below a registered agent

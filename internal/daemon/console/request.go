@@ -170,7 +170,9 @@ func failure(err error) (status int, text string) {
 		return http.StatusBadRequest, "A name has 1 to 64 visible characters."
 	case errors.Is(err, admin.ErrStale):
 		return http.StatusConflict, "It has changed since it was shown. Look at it again."
-	case errors.Is(err, errAway), errors.Is(err, deliver.ErrStore):
+	case errors.Is(err, deliver.ErrStore):
+		return http.StatusServiceUnavailable, "The database of the daemon does not work now, so it cannot tell whether an agent opened this console. Run doorward status, which says why."
+	case errors.Is(err, errAway):
 		return http.StatusServiceUnavailable, "This part of the daemon is off, or its database cannot be used now."
 	case errors.As(err, &refusal):
 		return http.StatusForbidden, "Refused: " + refusal.Error()

@@ -61,11 +61,17 @@ func ofConfiguration(c admin.Configuration) Check {
 	return k
 }
 
+// builtin is the kind of the servers inside the daemon, which print nothing.
+const builtin = "builtin"
+
 func ofServer(v admin.Server) Check {
 	k := Check{Name: "server " + v.Name, State: OK, Found: v.State}
 	switch {
 	case v.State != "connected" && v.State != "idle" && v.State != "starting":
 		k.State, k.Found, k.Todo = Fail, v.State+": "+v.Reason, "Run doorward status for what it printed."
+		if v.Kind == builtin {
+			k.Todo = "Correct what the reason names, such as the database of store; the daemon tries again by itself."
+		}
 	case len(v.Withheld) > 0:
 		k.State, k.Found, k.Todo = Warn, fmt.Sprintf("%d definitions are withheld", len(v.Withheld)), "Look at Decisions, or run doorward trust "+v.Name+"."
 	case len(v.Problems) > 0:

@@ -53,7 +53,7 @@ func refuse(addr string, err error) *RefusedError {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		reason += ": another program listens there, such as a second daemon; stop it, or set another port in addr"
-	case errors.Is(err, syscall.EACCES):
+	case op != nil && op.Net != "unix" && errors.Is(err, syscall.EACCES):
 		reason += ": ports below 1024 need a capability of root; set another port in addr"
 	}
 	return &RefusedError{Addr: addr, Reason: reason, Err: err}
