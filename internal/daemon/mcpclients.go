@@ -61,6 +61,7 @@ func (c *clients) processes(r *http.Request) (of client, chain []string, whole b
 		if err != nil {
 			return of, nil, false
 		}
+		h = peer.Eldest(h) // a child that the client is starting may have been found
 		if chain, err = peer.AncestorsOf(h); err != nil {
 			chain = []string{h.Process}
 		}
