@@ -286,17 +286,11 @@ var eras = map[string]func(k *talk) (hello string){
 
 func (k *talk) subscribed() {
 	k.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	until(k.t, "the mailbox is watched", func() bool {
 		k.box.mu.Lock()
-		n := len(k.box.subs)
-		k.box.mu.Unlock()
-		if n > 0 {
-			return
-		}
-		if time.Now().After(end) {
-			k.t.Fatal("the mailbox is not watched")
-		}
-	}
+		defer k.box.mu.Unlock()
+		return len(k.box.subs) > 0
+	})
 }
 
 // notification is a decoded notification of the channel.

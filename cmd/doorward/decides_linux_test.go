@@ -127,12 +127,9 @@ func (a *decidingAgent) end() {
 
 func (a *decidingAgent) expect(line string) {
 	a.t.Helper()
-	for deadline := time.Now().Add(mailSoon); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if strings.Contains(a.out.String(), line) {
-			return
-		}
+	if !poll(mailSoon, func() bool { return strings.Contains(a.out.String(), line) }) {
+		a.t.Fatalf("the agent did not say %q:\n%s", line, a.out.String())
 	}
-	a.t.Fatalf("the agent did not say %q:\n%s", line, a.out.String())
 }
 
 // tried writes a script that gives two of the decisions once the file begin exists, into
@@ -158,15 +155,12 @@ func touch(t *testing.T, path string) {
 	}
 }
 
-func awaitFile(t *testing.T, path string) string {
+func awaitFile(t *testing.T, path string) (text string) {
 	t.Helper()
-	for deadline := time.Now().Add(mailSoon); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if b, err := os.ReadFile(path); err == nil {
-			return string(b)
-		}
+	if !poll(mailSoon, func() bool { b, err := os.ReadFile(path); text = string(b); return err == nil }) {
+		t.Fatalf("%s did not come", path)
 	}
-	t.Fatalf("%s did not come", path)
-	return ""
+	return text
 }
 
 // heldCount is a daemon that holds one tool.

@@ -109,12 +109,10 @@ func reside(path string) error {
 		if err := again.Start(); err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if _, err := os.Stat(path); err == nil {
-				return nil
-			}
+		if !poll(30*time.Second, func() bool { _, err := os.Stat(path); return err == nil }) {
+			return errors.New("it does not listen")
 		}
-		return errors.New("it does not listen")
+		return nil
 	}
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

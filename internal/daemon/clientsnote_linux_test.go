@@ -11,11 +11,10 @@ import (
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
-// connector serves MCP routes over loopback TCP with note, and returns a function that makes
-// a request on a new connection.
-func connector(t *testing.T, c *clients) (connect func()) {
+// served serves MCP routes over loopback TCP with note, and returns the address.
+func served(t *testing.T, c *clients, holders *peer.Holders) (addr string) {
 	t.Helper()
-	l, err := listen.Open(t.Context(), listen.Spec{Network: "tcp", Addr: "127.0.0.1:0"}, listen.Credential{}, listen.Options{Holders: peer.NewHolders(-1)})
+	l, err := listen.Open(t.Context(), listen.Spec{Network: "tcp", Addr: "127.0.0.1:0"}, listen.Credential{}, listen.Options{Holders: holders})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,10 +24,18 @@ func connector(t *testing.T, c *clients) (connect func()) {
 	}}
 	srv.Start()
 	t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
+}
+
+// connector serves MCP routes, and returns a function that makes a request on a new
+// connection.
+func connector(t *testing.T, c *clients) (connect func()) {
+	t.Helper()
+	addr := served(t, c, peer.NewHolders(-1))
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func() {
 		t.Helper()
-		r, err := client.Get(srv.URL + "/mcp")
+		r, err := client.Get("http://" + addr + "/mcp")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -91,6 +90,7 @@ func TestServersChangeWhileCallsRun(t *testing.T) {
 	other := a.server()
 	h := build(t, []Server{alpha, beta})
 	stop := make(chan struct{})
+	var called atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 3 {
 		wg.Go(func() {
@@ -107,13 +107,15 @@ func TestServersChangeWhileCallsRun(t *testing.T) {
 					t.Error(end)
 				}
 				c.call("tools/list", "")
+				called.Add(1)
 			}
 		})
 	}
 	for i := range 12 {
+		before := called.Load()
 		h.relay.SetServers([][]Server{{alpha, beta}, {beta}, {other, beta}}[i%3])
 		h.relay.Status()
-		time.Sleep(20 * time.Millisecond)
+		eventually(t, "calls", func() bool { return called.Load() > before })
 	}
 	close(stop)
 	wg.Wait()

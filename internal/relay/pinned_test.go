@@ -415,20 +415,21 @@ func TestManySessionsAtOnceUnderThePin(t *testing.T) {
 	t.Parallel()
 	s, book := stdio(t, "s", "legacy"), shelf(t)
 	h := build(t, []Server{s.server(pinnedBy(book, false))})
-	done := make(chan bool)
-	for i := range 4 {
+	const sessions, calls = 4, 10
+	called := make(chan bool, sessions*calls)
+	for i := range sessions {
 		go func() {
-			defer func() { done <- true }()
 			c := h.legacy("/mcp/s", fmt.Sprintf("token:t%d", i), `{}`)
-			for range 10 {
+			for range calls {
 				c.call("tools/list", "")
 				if got := code(c.tool("echo", "")); got != "" && got != "-32602" {
 					t.Errorf("a call: %s", got)
 				}
+				called <- true
 			}
 		}()
 	}
-	for i := range 10 {
+	for i := range sessions * calls { // a change for each call, while the others call
 		s.setList("tools/list", fmt.Sprintf(`{"tools":[{"name":"echo","title":"%d"}]}`, i%2))
 		var all []pin.Approval
 		for _, w := range book.Withheld("s") {
@@ -436,10 +437,7 @@ func TestManySessionsAtOnceUnderThePin(t *testing.T) {
 		}
 		_ = book.Approve("s", all) // it may have changed meanwhile
 		h.relay.Announce()
-		time.Sleep(10 * time.Millisecond)
-	}
-	for range 4 {
-		<-done
+		<-called
 	}
 }
 

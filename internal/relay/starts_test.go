@@ -40,7 +40,17 @@ func TestAColdProgramIsStartedOnce(t *testing.T) {
 // started at once while none has worked: the second waits for the first.
 func TestFirstStartsOfAProgramTakeTurns(t *testing.T) {
 	t.Parallel()
-	s := tardy(stdio(t, "s", "legacy"), 4*time.Second)
+	s := stdio(t, "s", "legacy")
+	s.refuse = func(*query) bool {
+		if s.connected() > 1 {
+			return false
+		}
+		time.Sleep(time.Second) // the first program is slow
+		if n := s.connected(); n != 1 {
+			t.Errorf("%d programs were started before the first has answered", n)
+		}
+		return false
+	}
 	h := build(t, []Server{s.server()})
 	done := make(chan string, 2)
 	for _, caps := range []string{`{}`, elicits} {
@@ -48,10 +58,6 @@ func TestFirstStartsOfAProgramTakeTurns(t *testing.T) {
 			c := h.legacy("/mcp", "uid:1000", caps)
 			done <- field(c.tool("s__t", ""), "error")
 		}()
-	}
-	time.Sleep(2 * time.Second)
-	if n := s.connected(); n != 1 {
-		t.Errorf("%d processes were started at once", n)
 	}
 	for range 2 {
 		equal(t, "a call", <-done, "")

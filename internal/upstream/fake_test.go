@@ -16,6 +16,7 @@ import (
 func fakeServer(args []string) int {
 	mode := args[0]
 	s := &fakeChild{mode: mode, in: bufio.NewReaderSize(os.Stdin, 1<<20), cancelled: map[string]bool{}}
+	s.heard = sync.NewCond(&s.mu)
 	switch mode {
 	case "quick":
 		return quickServer()
@@ -46,7 +47,8 @@ type fakeChild struct {
 
 	mu        sync.Mutex // guards what follows, and standard output
 	cancelled map[string]bool
-	answers   []string // raw responses of the client
+	answers   []string   // raw responses of the client
+	heard     *sync.Cond // of mu: an answer or a cancellation has come
 	wait      sync.WaitGroup
 }
 
@@ -114,6 +116,7 @@ func (s *fakeChild) handle(m fakeMessage, line string) (code int, exit bool) {
 		s.mu.Lock()
 		s.answers = append(s.answers, strings.TrimSpace(line))
 		s.mu.Unlock()
+		s.heard.Broadcast()
 	case methodInitialize:
 		return s.initialize(m)
 	case methodDiscover:
@@ -126,6 +129,7 @@ func (s *fakeChild) handle(m fakeMessage, line string) (code int, exit bool) {
 		s.mu.Lock()
 		s.cancelled[string(p.RequestID)] = true
 		s.mu.Unlock()
+		s.heard.Broadcast()
 	case methodListen:
 		s.listen(m)
 	case "tools/call":
@@ -252,7 +256,7 @@ func (s *fakeChild) tool(m fakeMessage) (code int, exit bool) {
 	case "slow-progress":
 		s.later(func() {
 			for i := range 6 {
-				time.Sleep(150 * time.Millisecond)
+				time.Sleep(slowProgress)
 				s.notify(methodProgress, fmt.Sprintf(`{"progressToken":%s,"progress":%d}`, p.Meta.ProgressToken, i+1))
 			}
 			s.text(m.ID, "done")
@@ -282,6 +286,9 @@ func (s *fakeChild) tool(m fakeMessage) (code int, exit bool) {
 	return 0, false
 }
 
+// slowProgress is the time before each of the six notices of the tool slow-progress.
+const slowProgress = 600 * time.Millisecond
+
 func (s *fakeChild) later(f func()) {
 	s.wait.Add(1)
 	go func() {
@@ -292,27 +299,22 @@ func (s *fakeChild) later(f func()) {
 
 // awaitAnswer is the client's response with the given raw id.
 func (s *fakeChild) awaitAnswer(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for {
-		s.mu.Lock()
 		for _, a := range s.answers {
 			if strings.Contains(a, `"id":`+id) {
-				s.mu.Unlock()
 				return a
 			}
 		}
-		s.mu.Unlock()
-		time.Sleep(time.Millisecond)
+		s.heard.Wait()
 	}
 }
 
 func (s *fakeChild) awaitCancel(id string) {
-	for {
-		s.mu.Lock()
-		yes := s.cancelled[id]
-		s.mu.Unlock()
-		if yes {
-			return
-		}
-		time.Sleep(time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.cancelled[id] {
+		s.heard.Wait()
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -15,7 +17,7 @@ import (
 // open the circuit. A slow answer that is heard of in time is not ended.
 func TestTimeLimits(t *testing.T) {
 	t.Parallel()
-	const short, long = 400 * time.Millisecond, 20 * time.Second
+	const short, long = 1600 * time.Millisecond, 30 * time.Second
 	change := func(f *fakeWeb) {
 		f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
 			if m.Method != "tools/call" {
@@ -100,7 +102,7 @@ func TestConnectLimit(t *testing.T) {
 // call begins the time anew.
 func TestSilenceOnASharedStream(t *testing.T) {
 	t.Parallel()
-	s := fake(t, "plain", func(d *Definition, _ *Deps) { d.Idle = 600 * time.Millisecond })
+	s := fake(t, "plain", func(d *Definition, _ *Deps) { d.Idle = 6 * slowProgress / 2 })
 	c := dialLegacy(t, s, nil)
 	if _, err := c.Call(testContext(t), tool("hang"), nil); !errors.Is(err, ErrTimeout) {
 		t.Errorf("a silent call: %v", err)
@@ -133,12 +135,14 @@ func TestCapOnStreams(t *testing.T) {
 			<-r.Context().Done()
 		}
 	})
-	w := g.server(func(d *Definition, deps *Deps) { d.MaxStreams, deps.Log = 2, discard })
+	var log safeBuffer
+	w := g.server(func(d *Definition, deps *Deps) { d.MaxStreams, deps.Log = 2, slog.New(slog.NewTextHandler(&log, nil)) })
 	for range 5 {
 		dialLegacy(t, w, nil).Listen()
 	}
-	eventually(t, "two streams", func() bool { return w.streams.Load() == 2 })
-	time.Sleep(50 * time.Millisecond)
+	eventually(t, "two streams and three refusals", func() bool {
+		return w.streams.Load() == 2 && strings.Count(log.String(), "no stream for messages") == 3
+	})
 	if n := len(g.requests(func(s seen) bool { return s.httpMethod == http.MethodGet })); n != 2 {
 		t.Errorf("%d streams were opened", n)
 	}
@@ -167,7 +171,7 @@ func TestIdleStandingStream(t *testing.T) {
 // hold again.
 func TestAnswersTakeNoTimeOfACall(t *testing.T) {
 	t.Parallel()
-	const limit = 300 * time.Millisecond
+	const limit = time.Second
 	change := func(f *fakeWeb) {
 		answered := make(chan struct{}, 8)
 		f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
@@ -199,7 +203,7 @@ func TestAnswersTakeNoTimeOfACall(t *testing.T) {
 				c := dialLegacy(t, s, nil)
 				answer := func(ev Event) {
 					go func() {
-						time.Sleep(4 * limit)
+						time.Sleep(2*limit + limit/2) // longer than each of the limits
 						if err := c.Answer(context.Background(), ev.ID, Reply{Result: []byte(`{"action":"accept"}`)}); err != nil {
 							t.Error(err)
 						}

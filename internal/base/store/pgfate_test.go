@@ -113,11 +113,9 @@ func TestACommitThatIsUnderWayIsWaitedFor(t *testing.T) {
 			if c.uncertain != errors.Is(err, ErrUncertain) || !c.uncertain && !certain {
 				t.Errorf("%v", err)
 			}
-			for end := time.Now().Add(limit); c.uncertain && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-				if number(t, admin, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%COMMIT%' AND state = 'active' AND pid <> pg_backend_pid()`) == 0 {
-					break
-				}
-			}
+			await(t, "end of the COMMIT", func() bool {
+				return !c.uncertain || number(t, admin, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%COMMIT%' AND state = 'active' AND pid <> pg_backend_pid()`) == 0
+			})
 			if n := rowsOf(t, admin, "lost"); n != c.kept {
 				t.Errorf("%d rows", n)
 			}

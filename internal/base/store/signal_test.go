@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,6 +56,17 @@ func (e *ear) wait(t *testing.T, topic string, limit time.Duration) time.Duratio
 	return time.Since(begun)
 }
 
+// waitBehind waits for one more signal, of another daemon. The server of PostgreSQL sends
+// signals in the order of their commits, also to the daemon that they are from.
+func (e *ear) waitBehind(t *testing.T, from *DB) {
+	t.Helper()
+	topic := rand.Text()
+	await(t, "signal behind the others", func() bool { // one from before the first LISTEN is not heard
+		must(t, from.Write(t.Context(), signals(topic)))
+		return e.times(topic) > 0
+	})
+}
+
 func signals(topics ...string) func(*Tx) error {
 	return func(tx *Tx) error {
 		for _, topic := range topics {
@@ -67,6 +79,10 @@ func signals(topics ...string) func(*Tx) error {
 func TestASignalIsHeardOnceAfterTheCommit(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db := p.open(t, Options{})
+		other := db // a daemon behind whose signals those of db are heard
+		if p.dsn != "" {
+			other = p.open(t, Options{})
+		}
 		var e ear
 		stop := db.Listen(e.hear)
 		seen := make(chan int64, 10)
@@ -87,15 +103,17 @@ func TestASignalIsHeardOnceAfterTheCommit(t *testing.T) {
 		odd := `"\{},' ü`
 		must(t, db.Write(t.Context(), signals(odd, "last")))
 		e.wait(t, "last", limit)
-		time.Sleep(100 * time.Millisecond) // a second signal may come late
+		e.waitBehind(t, other)
 		for topic, want := range map[string]int{"done": 1, "failed": 0, odd: 1, "last": 1} {
 			if n := e.times(topic); n != want {
 				t.Errorf("%q was heard %d times", topic, n)
 			}
 		}
 		stop()
+		var after ear
+		defer db.Listen(after.hear)()
 		must(t, db.Write(t.Context(), signals("unheard")))
-		time.Sleep(10 * time.Millisecond)
+		after.waitBehind(t, other)
 		if e.times("unheard") > 0 {
 			t.Error("heard after stop")
 		}
@@ -143,9 +161,9 @@ func TestSignalsReachOtherDaemonsOnTheDatabase(t *testing.T) {
 	defer a.Listen(atA.hear)()
 	defer b.Listen(atB.hear)()
 	defer other.Listen(atOther.hear)()
-	for number(t, a, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`) < 3 {
-		time.Sleep(time.Millisecond)
-	}
+	await(t, "three listeners", func() bool {
+		return number(t, a, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`) == 3
+	})
 	var slowest time.Duration
 	for i := range 20 {
 		topic := fmt.Sprint(`t"\,{} `, i)
@@ -156,7 +174,9 @@ func TestSignalsReachOtherDaemonsOnTheDatabase(t *testing.T) {
 	_ = a.Write(t.Context(), func(tx *Tx) error { tx.Signal("failed"); return errOdd })
 	must(t, b.Write(t.Context(), signals("back")))
 	atA.wait(t, "back", limit)
-	time.Sleep(100 * time.Millisecond)
+	atA.waitBehind(t, b)
+	atB.waitBehind(t, a)
+	atOther.waitBehind(t, p.open(t, Options{Schema: "other"}))
 	for i := range 20 {
 		topic := fmt.Sprint(`t"\,{} `, i)
 		if atA.times(topic) != 1 || atB.times(topic) != 1 || atOther.times(topic) != 0 {

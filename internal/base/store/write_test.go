@@ -415,11 +415,11 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	both(t, func(t *testing.T, p place) {
 		db, err := Open(t.Context(), p.options(Options{}))
 		must(t, err)
-		inside, answers := make(chan struct{}, 2), make(chan error, 2)
+		inside, closing, answers := make(chan struct{}, 2), make(chan struct{}), make(chan error, 3)
 		slow := func(job func(*Tx) error) func(*Tx) error {
 			return func(tx *Tx) error {
 				inside <- struct{}{}
-				time.Sleep(50 * time.Millisecond)
+				<-closing
 				return job(tx)
 			}
 		}
@@ -432,9 +432,17 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 		}()
 		<-inside
 		<-inside
-		must(t, db.Close())
-		must(t, <-answers)
-		must(t, <-answers)
+		go func() { answers <- db.Close() }()
+		await(t, "refusal of what comes after Close", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			err := db.Write(ctx, func(*Tx) error { return nil })
+			return errors.Is(err, ErrUnavailable) && strings.Contains(err.Error(), "closed")
+		})
+		close(closing)
+		for range 3 {
+			must(t, <-answers)
+		}
 		for _, err := range []error{db.Write(t.Context(), put("late", 1)), db.Read(t.Context(), func(*Tx) error { return nil })} {
 			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "closed") {
 				t.Errorf("after Close: %v", err)

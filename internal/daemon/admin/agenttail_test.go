@@ -99,14 +99,13 @@ func ends(t *testing.T, over <-chan struct{}) {
 // daemon that is closing every look returns at once.
 func TestATailWithoutChangesPauses(t *testing.T) {
 	t.Parallel()
-	v := &river{quiet: true}
-	resp, _, over := open(t, v, nil)
-	time.Sleep(5 * tailPause)
-	if n := v.looks.Load(); n > 8 {
-		t.Errorf("it looked %d times", n)
-	}
-	resp.Body.Close()
+	began := time.Now()
+	v := &river{quiet: true, until: 6, fail: errors.New("it closes")}
+	_, _, over := open(t, v, nil)
 	ends(t, over)
+	if n, took := v.looks.Load(), time.Since(began); n != 7 || took < 5*tailPause {
+		t.Errorf("it looked %d times in %s", n, took)
+	}
 }
 
 func TestATailEndsWithTheRightToIt(t *testing.T) {

@@ -46,7 +46,7 @@ func TestABusThatIsGoneIsLoggedOnce(t *testing.T) {
 		var said bytes.Buffer
 		n := notice.New(notice.Options{Desktop: address, Log: slog.New(slog.NewTextHandler(&said, nil))})
 		n.Tell(notice.Call{N: 1, Expires: time.Now().Add(time.Hour)})
-		time.Sleep(300 * time.Millisecond)
+		n.Wait()
 		n.Close()
 		if strings.Count(said.String(), "the operator was not told") != want {
 			t.Errorf("%s: %q", address, said.String())

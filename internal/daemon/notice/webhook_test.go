@@ -76,8 +76,8 @@ func (r received) verified(t *testing.T, coded string) bool {
 
 const coded = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// deliver tells a receiver of a call, waits for that many requests, and a moment for
-// more. It returns the requests and the log.
+// deliver tells a receiver of a call, and waits for that many requests and the end of the
+// notice. It returns the requests and the log.
 func deliver(t *testing.T, r *receiver, args bool, many int, expires time.Time) ([]received, string) {
 	t.Helper()
 	r.came = make(chan struct{}, 100)
@@ -96,7 +96,7 @@ func deliver(t *testing.T, r *receiver, args bool, many int, expires time.Time) 
 			t.Fatal("no request came")
 		}
 	}
-	time.Sleep(100 * time.Millisecond)
+	n.Wait()
 	n.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()

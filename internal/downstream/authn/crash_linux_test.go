@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -18,25 +19,37 @@ func TestAKilledWriterLosesNothingThatItShowed(t *testing.T) {
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
 	mustNew(t, s, "first", 0, "")
 	var shown []string
-	// On a slow machine the first rounds print nothing: later ones are longer.
-	for round := 0; round < 12 || len(shown) == 0 && round < 100; round++ {
+	for round := range 12 {
 		names := []string{s.dir}
 		for i := range 200 {
 			names = append(names, fmt.Sprintf("r%d-%d", round, i))
 		}
 		cmd := run(t, "new", names...)
-		var out bytes.Buffer
-		cmd.Stdout = &out
+		pipe, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(15+7*round) * time.Millisecond)
+		var out strings.Builder
+		lines := bufio.NewReader(pipe)
+		for range round { // then it makes the next one
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.WriteString(line)
+		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := lines.WriteTo(&out); err != nil {
+			t.Fatal(err)
+		}
 		cmd.Wait() // it was killed
-		lines := strings.Split(out.String(), "\n")
-		shown = append(shown, lines[:len(lines)-1]...)
+		all := strings.Split(out.String(), "\n")
+		shown = append(shown, all[:len(all)-1]...)
 		if _, err := s.List(); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}

@@ -119,12 +119,7 @@ func TestKeysAreRotatedAndWithdrawn(t *testing.T) {
 	if _, err := g.present(fresh); err != nil { // begins the fetch of the keys
 		t.Errorf("the new key: %v", err)
 	}
-	for range 100 {
-		if _, err = g.present(old); err != nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	eventually(t, "the old key is refused", func() bool { _, err = g.present(old); return err != nil })
 	if !errors.Is(err, badKey) && err != ErrUnverifiable {
 		t.Errorf("a token of a key that was withdrawn: %v", err)
 	}
@@ -241,16 +236,21 @@ func TestACallerDoesNotWaitForASlowIssuer(t *testing.T) {
 		t.Errorf("after %s: %v", time.Since(start), err)
 	}
 	g.oauth.Close() // as the daemon does when it ends; it ends the fetch
-	for range 100 {
+	eventually(t, "the end of the fetch", func() bool {
 		g.oauth.issuer.mu.Lock()
-		under := g.oauth.issuer.flight != nil
-		g.oauth.issuer.mu.Unlock()
-		if !under {
-			return
+		defer g.oauth.issuer.mu.Unlock()
+		return g.oauth.issuer.flight == nil
+	})
+}
+
+// eventually polls until ok; it fails after ten seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within ten seconds: %s", what)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
-	t.Error("the fetch goes on after the end")
 }
 
 func TestAKeySetWithoutUsableKeysAcceptsNoToken(t *testing.T) {

@@ -620,12 +620,18 @@ func TestTheOldTransportAnswersOnItsStream(t *testing.T) {
 	if e := frame(t, events); !strings.Contains(string(e.Data), `-32600`) {
 		t.Errorf("a second initialize: %s", e.Data)
 	}
+	later := make(chan bool)
 	h.serve = func(_ context.Context, x *Exchange) Reply {
-		for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end) && !x.Left(); time.Sleep(time.Millisecond) {
+		if x.Method == "x/later" {
+			return Reply{Result: []byte(`{}`)}
 		}
+		<-later
 		return Reply{Result: []byte(`{"left":` + strconv.FormatBool(x.Left()) + `}`)}
 	}
 	h.do("POST", where, `{"jsonrpc":"2.0","id":3,"method":"x/y"}`)
+	h.do("POST", where, `{"jsonrpc":"2.0","id":4,"method":"x/later"}`)
+	frame(t, events)
+	close(later)
 	if e := frame(t, events); !strings.Contains(string(e.Data), `"left":false`) {
 		t.Errorf("the client counts as gone after its POST has ended: %s", e.Data)
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -81,7 +80,7 @@ func TestBytesCountAsUnreadUntilTheyAreRead(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(20 * time.Millisecond) // by now the client's kernel has acknowledged
+			acknowledged(t, network, s)
 			if n := unread(t, s); n < 28 {
 				t.Errorf("28 bytes were written and %d are unread", n)
 			}
@@ -98,6 +97,16 @@ func TestBytesCountAsUnreadUntilTheyAreRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// acknowledged waits until the kernel of the client has taken what was written. Over a Unix
+// socket it has taken it with the write.
+func acknowledged(t *testing.T, network string, c net.Conn) {
+	t.Helper()
+	puppet.Eventually(t, "the bytes are acknowledged", func() bool {
+		n, err := unsent(c)
+		return network == "unix" || err == nil && n == 0
+	})
 }
 
 // A peek of the client does not count as a read.
@@ -139,7 +148,7 @@ func TestAStoppedProcessReadsNothing(t *testing.T) {
 			puppet.Eventually(t, "a running process reads", func() bool { return unread(t, s) == 0 })
 			stop(t, h)
 			s.Write([]byte("two"))
-			time.Sleep(100 * time.Millisecond)
+			acknowledged(t, network, s)
 			if unread(t, s) == 0 {
 				t.Error("a stopped process has read")
 			}

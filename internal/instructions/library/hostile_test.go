@@ -105,13 +105,15 @@ func TestARefreshIsTakenWholeOrNotAtAll(t *testing.T) {
 	o := newOrigin(t, far("a", "first"), far("b", "first"))
 	b := newBed(t, from(o), "")
 	comesTo(t, b, "a=first", "b=first")
-	o.answer("b", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
+	var refused atomic.Int64
+	o.answer("b", func(w http.ResponseWriter, _ *http.Request) { refused.Add(1); w.WriteHeader(500) })
 	o.set(far("a", "second"), far("b", "second"))
 	await(t, "it failed", func() bool { _, s := b.Set(); return len(s.Problems) == 1 })
-	for range 20 {
+	tried := refused.Load()
+	await(t, "it was tried again", func() bool {
 		b.serves("a=first", "b=first")
-		time.Sleep(5 * time.Millisecond)
-	}
+		return refused.Load() > tried+1
+	})
 	o.answer("b", nil)
 	comesTo(t, b, "a=second", "b=second")
 }

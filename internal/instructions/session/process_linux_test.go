@@ -78,8 +78,10 @@ func process(t *testing.T) (instance string, end func()) {
 // another process goes on.
 func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bed) {
+		var looks sync.Map // at which processes Run has looked
 		o := b.options()
-		o.Gone, o.Now = nil, nil
+		o.Gone = func(p string) bool { looks.Store(p, true); return peer.Gone(p) }
+		o.Now = nil
 		b.Keeper = b.open(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -96,7 +98,8 @@ func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
 		below := func(p string) Caller {
 			return Caller{Unix: true, Principal: "uid:1000", Processes: []string{"below/1@1", p}}
 		}
-		time.Sleep(1100 * time.Millisecond) // Run has looked at it alive
+		looks.Clear()
+		eventually(t, "Run looks at it", func() bool { _, looked := looks.Load(instance); return looked })
 		b.good(token, below(instance))
 		b.bad(token, below(other), Binding)
 		done := b.Done(s.ID)

@@ -27,10 +27,15 @@ func TestAWaitEndsWithTheRightToIt(t *testing.T) {
 				if by == "time" {
 					limit = 700
 				}
-				done := make(chan *reply)
-				go func() { done <- a.call(tool, m{"wait_ms": limit}) }()
-				await(t, "the wait", func() bool { return h.s.sessions.waiting() == 1 })
-				time.Sleep(50 * time.Millisecond)
+				done, waits := make(chan *reply), make(chan upstream.Event, 1)
+				go func() {
+					r, err := a.try(t.Context(), tool, m{"wait_ms": limit}, func(e upstream.Event) { waits <- e })
+					if err != nil {
+						t.Error(err)
+					}
+					done <- r
+				}()
+				<-waits
 				before := len(h.lines())
 				h.gate.SetPolicy(h.rules(noReading))
 				switch by {

@@ -36,14 +36,15 @@ func TestALeaseLivesFromSignsOfLife(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{mail: mail.Limits{Session: 2 * time.Second}})
 	a, watcher := h.legacy("a").registered("a"), h.legacy("w").registered("w")
-	end := time.Now().Add(4500 * time.Millisecond)
-	for time.Now().Before(end) {
+	for range 9 {
+		h.pass(500 * time.Millisecond)
 		h.s.Seen(a.who, a.session)
+		h.s.round(t.Context())
 		if !h.live("a") {
 			t.Fatal("a session that gives signs of life has no lease")
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
+	h.pass(2 * time.Second)
 	await(t, "the end of the lease", func() bool { return !h.live("a") })
 	other, _ := process("other")
 	h.s.Seen(other, a.session) // of another process: harmless, because it cannot know the digest, which is the key

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,8 @@ type house struct {
 	log  *audit.Log
 	dir  string // of the record
 	logs *buffer
+
+	ahead atomic.Int64 // how far the clocks of the store and of the sessions are ahead
 
 	mu      sync.Mutex
 	schemas map[string]map[string]*jsonschema.Resolved // of outputs, by tool
@@ -83,7 +86,8 @@ func build(t testing.TB, p plan) *house {
 	if p.state == "" {
 		p.state = t.TempDir()
 	}
-	h.db, err = store.Open(context.Background(), store.Options{Dir: p.state, Migrations: mail.Migrations(), Log: logger, AnyFilesystem: true, Record: h.record})
+	h.db, err = store.Open(context.Background(), store.Options{Dir: p.state, Migrations: mail.Migrations(), Log: logger, AnyFilesystem: true, Record: h.record,
+		Now: func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,6 +102,8 @@ func build(t testing.TB, p plan) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
+	start := h.s.sessions.clock
+	h.s.sessions.clock = func() time.Duration { return start() + time.Duration(h.ahead.Load()) }
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { h.s.Run(ctx); close(done) }()
@@ -111,6 +117,9 @@ func build(t testing.TB, p plan) *house {
 	t.Cleanup(h.close)
 	return h
 }
+
+// pass advances the clocks of the store and of the sessions.
+func (h *house) pass(d time.Duration) { h.ahead.Add(int64(d)) }
 
 // rules compiles the policy with text as the operator's file.
 func (h *house) rules(text string) *policy.Set {

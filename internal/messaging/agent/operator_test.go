@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -189,7 +188,11 @@ func TestATailTellsOfChangesAsTheyHappen(t *testing.T) {
 	}
 	done := make(chan *Tailed)
 	go func() { p, _ := o.Tail(ctx, me, "", first.After, 20000); done <- p }()
-	time.Sleep(20 * time.Millisecond)
+	await(t, "the tail", func() bool {
+		h.s.signals.mu.Lock()
+		defer h.s.signals.mu.Unlock()
+		return len(h.s.signals.waiters[topicAny]) > 0
+	})
 	before := len(h.lines())
 	id := a.call("send", m{"to": "b", "body": "x"}).want("").str("message_id")
 	p := <-done

@@ -85,7 +85,7 @@ func TestASilentProcessIsNotGone(t *testing.T) {
 	known := h.legacy("known").registered("known")
 	h.open(principal.New(principal.Token("ci")).WithLocal(), "s-ci", false).registered("unknown")
 	h.idle(known)
-	time.Sleep(300 * time.Millisecond)
+	await(t, "the end of the leases", func() bool { return !h.live("known") && !h.live("unknown") })
 	if p := presenceOf(b, "known"); p != "asleep" {
 		t.Errorf("a process that lives is %s", p)
 	}

@@ -167,7 +167,7 @@ func TestReadEndsAtATransfer(t *testing.T) {
 	a.call("inbox", m{}).want("")
 	a.call("inbox", m{}).want("")
 	b.call("send", m{"to": "a", "body": "for who comes"}).want("")
-	time.Sleep(5 * time.Millisecond)
+	h.pass(5 * time.Millisecond)
 	me := Caller{Who: b.who, Processes: []string{"boot/human"}, Complete: true}
 	if _, err := h.s.Operator().Transfer(t.Context(), me, "a", "token:ci"); err != nil {
 		t.Fatal(err)

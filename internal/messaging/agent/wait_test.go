@@ -160,11 +160,12 @@ func TestACancelledWaitDoesNotContradictItsRecord(t *testing.T) {
 	cursor := a.call("inbox", m{}).str("cursor")
 	before := len(h.lines())
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { _, err := a.try(ctx, "inbox", m{"after": cursor, "wait_ms": 50000}, nil); done <- err }()
-	await(t, "the confirmation", func() bool { return len(h.lines()) > before })
-	await(t, "the wait", func() bool { return h.s.sessions.waiting() == 1 })
-	time.Sleep(20 * time.Millisecond)
+	done, waits := make(chan error), make(chan upstream.Event, 1)
+	go func() {
+		_, err := a.try(ctx, "inbox", m{"after": cursor, "wait_ms": 50000}, func(e upstream.Event) { waits <- e })
+		done <- err
+	}()
+	<-waits // after the confirmation
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)

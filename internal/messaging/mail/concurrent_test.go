@@ -67,11 +67,16 @@ func TestASendThatRacesARelease(t *testing.T) {
 		for round := range 10 {
 			tester := b.join("tester")
 			var wg sync.WaitGroup
+			sent := make(chan bool, 1)
 			for i := range 4 {
 				sender := b.join(fmt.Sprint("sender", i))
 				wg.Go(func() {
 					for n := 0; ; n++ {
 						_, err := all[i%len(all)].Send(t.Context(), sender.Owner, draft(fmt.Sprint(round, " ", n), tester), said)
+						select {
+						case sent <- true:
+						default:
+						}
 						if code(err) == mail.UnknownRecipient {
 							return
 						}
@@ -82,7 +87,7 @@ func TestASendThatRacesARelease(t *testing.T) {
 					}
 				})
 			}
-			time.Sleep(5 * time.Millisecond)
+			<-sent
 			_, err := all[round%len(all)].Unregister(t.Context(), tester.Owner, said)
 			must(t, err)
 			wg.Wait()

@@ -198,12 +198,13 @@ func TestTailAndTraceTellEveryChange(t *testing.T) {
 		}
 		equal(t, "trace", got, want...)
 		tail := func() (all []mail.Change) {
-			for until := time.Now().Add(10 * time.Second); len(all) < 3 && time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+			await(t, "three changes", func() bool {
 				var some []mail.Change
 				some, place, err = b.Desk().Changes(t.Context(), "", place, 2)
 				must(t, err)
 				all = append(all, some...)
-			}
+				return len(all) >= 3
+			})
 			return all
 		}
 		all := tail()

@@ -437,17 +437,11 @@ func TestChangesWakeWaitingCallers(t *testing.T) {
 		waitFor := func(topics ...string) {
 			t.Helper()
 			for _, topic := range topics {
-				for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+				await(t, "a signal of "+topic, func() bool {
 					mu.Lock()
-					ok := heard[topic] || heard[""]
-					mu.Unlock()
-					if ok {
-						break
-					}
-					if time.Now().After(until) {
-						t.Fatalf("no listener was told of %s", topic)
-					}
-				}
+					defer mu.Unlock()
+					return heard[topic] || heard[""]
+				})
 			}
 			mu.Lock()
 			clear(heard)

@@ -186,8 +186,16 @@ func TestPlainConnectionThatTheServerClosedIsNotUsed(t *testing.T) {
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		s.CloseClientConnections()
-		for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline) && idleQuiet(tr); {
-			time.Sleep(time.Millisecond)
+		eventually(t, "its end is noticed", func() bool { return !idleQuiet(tr) })
+	}
+}
+
+// eventually polls until ok; it fails after ten seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within ten seconds: %s", what)
 		}
 	}
 }

@@ -247,7 +247,8 @@ func sayGoodbye(c net.Conn) {
 		}
 		if head[3] == 1 { // HEADERS
 			frame(7, append([]byte{0, 0, 0, 1, 0, 0, 0, 2}, echoed...)) // GOAWAY: last stream 1, INTERNAL_ERROR
-			time.Sleep(50 * time.Millisecond)                           // so that it is read before the reset
+			_ = c.(interface{ CloseWrite() error }).CloseWrite()        // a Close could reset before it is read
+			_, _ = io.Copy(io.Discard, r)
 			return
 		}
 	}

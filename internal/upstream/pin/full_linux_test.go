@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // lists are lists of one entry each.
@@ -56,11 +55,7 @@ func TestAFirstUseThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, v := range old {
-				for end := time.Now().Add(10 * time.Second); v.Current(); time.Sleep(5 * time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatal("a verdict stays")
-					}
-				}
+				eventually(t, "the verdict ends", func() bool { return !v.Current() })
 			}
 			for k, list := range lists {
 				want(t, "afterwards", judged(one.Judge(Asker{Era: "legacy"}, k, list)), "x")

@@ -130,18 +130,14 @@ func TestAnUnchangedProgramIsNotReadAgain(t *testing.T) {
 	if s.Guard("a", false, &Process{Path: path}) != g || s.Guard("a", true, &p) == g {
 		t.Error("a guard is not what it was made of")
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	held := func() int {
-		s.files.mu.Lock()
-		defer s.files.mu.Unlock()
-		return len(s.files.byOf)
-	}
-	for held() == 0 && time.Now().Before(deadline) { // a file is settled after two seconds
+	eventually(t, "the digest is kept", func() bool { // a file is settled after two seconds
 		if _, _, err := s.files.digest(path); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		s.files.mu.Lock()
+		defer s.files.mu.Unlock()
+		return len(s.files.byOf) > 0
+	})
 	real, _ := filepath.EvalSymlinks(path)
 	s.files.mu.Lock()
 	known := s.files.byOf[real]
@@ -150,6 +146,16 @@ func TestAnUnchangedProgramIsNotReadAgain(t *testing.T) {
 	s.files.mu.Unlock()
 	if _, sum, err := s.files.digest(path); err != nil || sum != "remembered" {
 		t.Errorf("read again: %q %v", sum, err)
+	}
+}
+
+// eventually polls until ok; it fails after twenty seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within twenty seconds: %s", what)
+		}
 	}
 }
 

@@ -237,27 +237,20 @@ func TestAPatternFileIsReadAgain(t *testing.T) {
 		t.Error("another scanner for the same")
 	}
 	meets := func(text string) string { _, r := s.Text(text); return counts(r.Found) }
-	within := func(what string, ok func() bool) {
-		for end := time.Now().Add(8 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("never: %s", what)
-			}
-		}
-	}
 	if meets("first") != "one=1" {
 		t.Error("the first rules are not in force")
 	}
 	write("two second")
-	within("the new rules", func() bool { return meets("second") == "two=1" && meets("first") == "" })
+	eventually(t, "the new rules", func() bool { return meets("second") == "two=1" && meets("first") == "" })
 	write("two (")
-	within("the bad file is told", func() bool { meets("x"); return bad.Load() == 1 })
+	eventually(t, "the bad file is told", func() bool { meets("x"); return bad.Load() == 1 })
 	if meets("second") != "two=1" {
 		t.Error("a bad file took the rules away")
 	}
 	os.Remove(path)
-	within("the missing file is told", func() bool { meets("x"); return bad.Load() == 2 })
+	eventually(t, "the missing file is told", func() bool { meets("x"); return bad.Load() == 2 })
 	write("three third")
-	within("the good file", func() bool { return meets("third") == "three=1" })
+	eventually(t, "the good file", func() bool { return meets("third") == "three=1" })
 	if good.Load() != 2 || bad.Load() != 2 {
 		t.Errorf("told %d good, %d bad", good.Load(), bad.Load())
 	}
@@ -330,6 +323,16 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
+// eventually polls until ok; it fails after twenty seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within twenty seconds: %s", what)
+		}
+	}
+}
+
 func TestPatternsOfAnotherDirectoryAreNotTaken(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "rules")
@@ -348,11 +351,7 @@ func TestPatternsOfAnotherDirectoryAreNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("two second")
-	for end := time.Now().Add(8 * time.Second); len(told) == 0; time.Sleep(20 * time.Millisecond) {
-		if s.Text("x"); time.Now().After(end) {
-			t.Fatal("never told")
-		}
-	}
+	eventually(t, "it is told", func() bool { s.Text("x"); return len(told) > 0 })
 	if _, r := s.Text("first second"); <-told == nil || counts(r.Found) != "one=1" {
 		t.Errorf("found %s", counts(r.Found))
 	}

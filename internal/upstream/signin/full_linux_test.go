@@ -110,14 +110,10 @@ func TestARenewalIsWrittenOnceThereIsRoom(t *testing.T) {
 			t.Fatalf("%d %v", status, err)
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if e, _ := store.find("docs", src.target.resource); e.Access == src.carried() {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("it was not written")
-		}
-	}
+	eventually(t, "it is written", func() bool {
+		e, _ := store.find("docs", src.target.resource)
+		return e.Access == src.carried()
+	})
 	if n := len(p.asked("/token")); n != 2 {
 		t.Errorf("%d token requests for one sign-in and one renewal", n)
 	}
@@ -126,9 +122,15 @@ func TestARenewalIsWrittenOnceThereIsRoom(t *testing.T) {
 // expire waits until the token in use is not valid any more.
 func expire(t *testing.T, src *Source) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); src.now.Load().good(time.Now()); time.Sleep(5 * time.Millisecond) {
+	eventually(t, "the token ends", func() bool { return !src.now.Load().good(time.Now()) })
+}
+
+// eventually polls until ok; it fails after twenty seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the token does not end")
+			t.Fatalf("not within twenty seconds: %s", what)
 		}
 	}
 }
