@@ -1,8 +1,10 @@
 package attest
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -58,5 +60,40 @@ func TestControlReachesTheDescriptorOfAGuardedConnection(t *testing.T) {
 	}
 	if Control(&guard{}, f) {
 		t.Error("a guard without a descriptor has been used")
+	}
+}
+
+// TestOnlyDescriptorsOfControlDataAreClosed: a pidfd that the kernel sent is closed and is no
+// breach, and the numbers in other control data are no descriptors.
+func TestOnlyDescriptorsOfControlDataAreClosed(t *testing.T) {
+	t.Parallel()
+	me := &Credentials{PID: 7, UID: 8}
+	own := unix.UnixCredentials(&unix.Ucred{Pid: 7, Uid: 8})
+	for name, c := range map[string]struct {
+		level, kind int32
+		closed      bool
+	}{
+		"a pidfd":       {unix.SOL_SOCKET, unix.SCM_PIDFD, true},
+		"a label":       {unix.SOL_SOCKET, unix.SCM_SECURITY, false},
+		"another level": {unix.SOL_IP, unix.SCM_RIGHTS, false},
+	} {
+		var pipe [2]int
+		if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+		data := unix.UnixRights(pipe[1])
+		h := (*unix.Cmsghdr)(unsafe.Pointer(&data[0]))
+		h.Level, h.Type = c.level, c.kind
+		if breach := me.judge(1, 0, append(bytes.Clone(own), data...)); breach != "" {
+			t.Errorf("%s: %s", name, breach)
+		}
+		_, err := unix.Read(pipe[0], make([]byte, 1)) // it is at its end if the other side is closed
+		if err == nil != c.closed {
+			t.Errorf("%s: closed %v, want %v", name, err == nil, c.closed)
+		}
+		if err != nil {
+			unix.Close(pipe[1])
+		}
+		unix.Close(pipe[0])
 	}
 }
