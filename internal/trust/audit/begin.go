@@ -51,7 +51,7 @@ func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 		return b, fmt.Errorf("opening the beginning of the audit log: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCheckpoint+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxCheckpoint))
 	if err != nil {
 		return b, fmt.Errorf("reading the beginning of the audit log: %w", err)
 	}
@@ -171,10 +171,7 @@ func replace(path string, content []byte) error {
 		return err
 	}
 	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = os.Rename(draft, path)
 	}
 	if err != nil {
