@@ -2,6 +2,8 @@ package audit
 
 import (
 	"bytes"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -74,7 +76,8 @@ func TestACheckpointIsWrittenWhenItIsDue(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		dir, at := t.TempDir(), time.Now()
-		l := openLog(t, dir, Options{Key: key, CheckpointEvery: 10 * time.Second})
+		var logged bytes.Buffer
+		l := openLog(t, dir, Options{Key: key, CheckpointEvery: 10 * time.Second, Log: slog.New(slog.NewTextHandler(&logged, nil))})
 		var tip uint64
 		for _, step := range []struct {
 			after   time.Duration
@@ -108,6 +111,20 @@ func TestACheckpointIsWrittenWhenItIsDue(t *testing.T) {
 				t.Errorf("after %v: %d of %d records are covered, by %d checkpoints", step.after, last.Seq, tip, count)
 			}
 		}
+		if logged.Len() > 0 {
+			t.Errorf("logged: %s", &logged)
+		}
+		l.syncMu.Lock()
+		l.checkpoints.path = dir // no file
+		l.syncMu.Unlock()
+		if _, err := l.Append(act()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if !bytes.Contains(logged.Bytes(), []byte("audit checkpoint could not be written")) {
+			t.Errorf("a failure is not logged: %s", &logged)
+		}
 	})
 }
 
@@ -129,4 +146,53 @@ func TestManyLaterRecordsDoNotWait(t *testing.T) {
 			t.Error("not written above the limit")
 		}
 	})
+}
+
+// TestTheKeeperRestsWhenNothingWaits: until a checkpoint is due. Records that were not synced
+// or not written make it go on, unless a sync has failed, after which nothing is written.
+func TestTheKeeperRestsWhenNothingWaits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		broken error
+		dirty  bool
+		later  int
+		ticks  bool
+	}{
+		{nil, false, 0, false},
+		{nil, true, 0, true},
+		{nil, false, 1, true},
+		{nil, true, 1, true},
+		{errors.New("sync"), true, 0, false},
+		{errors.New("sync"), false, 1, false},
+		{errors.New("sync"), false, 0, false},
+	} {
+		l := &Log{o: Options{CheckpointEvery: time.Hour}, broken: c.broken, dirty: c.dirty}
+		l.next = newGroup(&l.mu)
+		for range c.later {
+			l.next.add(body{}, true)
+		}
+		want := time.Hour
+		if c.ticks {
+			want = time.Second
+		}
+		if got := l.rest(time.Second); got != want || l.alarm.ticking != c.ticks {
+			t.Errorf("%+v: it rests for %v, ticking %v", c, got, l.alarm.ticking)
+		}
+	}
+}
+
+// TestASyncAfterAFailedOneFails: also when it could succeed, and when a record was written
+// while the failed one was under way.
+func TestASyncAfterAFailedOneFails(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("a failed sync")
+	for _, dirty := range []bool{false, true} {
+		l := openLog(t, t.TempDir(), Options{Interval: time.Hour})
+		l.mu.Lock()
+		l.broken, l.dirty = failed, dirty
+		l.mu.Unlock()
+		if err := l.secure(); !errors.Is(err, failed) {
+			t.Errorf("records that were not synced: %v; %v", dirty, err)
+		}
+	}
 }
