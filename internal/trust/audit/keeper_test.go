@@ -196,3 +196,35 @@ func TestASyncAfterAFailedOneFails(t *testing.T) {
 		}
 	}
 }
+
+// TestOneCheckpointCoversARecord: the same tip is not signed twice, and an empty log is.
+func TestOneCheckpointCoversARecord(t *testing.T) {
+	t.Parallel()
+	key, err := freshKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	l := openLog(t, dir, Options{Key: key, Interval: time.Hour, CheckpointEvery: time.Hour})
+	for i, record := range []bool{true, false, false, true, false} {
+		if record {
+			if _, err := l.Append(act()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.secure(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, CheckpointsName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 2 // the first is of the empty log
+		if i > 2 {
+			want = 3
+		}
+		if count := bytes.Count(text, []byte("\ntime ")); count != want {
+			t.Errorf("step %d: %d checkpoints, want %d", i, count, want)
+		}
+	}
+}
