@@ -166,3 +166,30 @@ func TestTheFirstNumberIsThatOfAWholeLine(t *testing.T) {
 		}
 	}
 }
+
+// TestATimeHasOneShape: each character is a digit where timeShape has one, and the same as
+// there elsewhere.
+func TestATimeHasOneShape(t *testing.T) {
+	t.Parallel()
+	good := Stamp(time.Unix(1234567890, 987654321))
+	for _, text := range []string{good, timeShape, "9999-99-99T99:99:99.999999Z"} {
+		if !isTime([]byte(text)) {
+			t.Errorf("%s is refused", text)
+		}
+	}
+	for _, text := range []string{"", good[:len(good)-1], good + "Z"} {
+		if isTime([]byte(text)) {
+			t.Errorf("%s passed", text)
+		}
+	}
+	for i := range good {
+		for _, c := range []byte("/:0x\x00") {
+			text := []byte(good)
+			text[i] = c
+			digit := timeShape[i] == '0'
+			if want := digit && c == '0' || c == good[i]; isTime(text) != want {
+				t.Errorf("%q is a time: %v", text, !want)
+			}
+		}
+	}
+}
