@@ -155,7 +155,7 @@ func (m *measured) runTests(binary string, s suite, env ...string) ([]byte, suit
 	cmd.Env = append(os.Environ(), env...)
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
-	s.elapsed = min(s.elapsed, 30*time.Second+10*time.Since(start))
+	s.elapsed = min(s.elapsed, 10*time.Second+10*time.Since(start))
 	s.cpu = min(s.cpu, 2+int(10*spent(cmd).Seconds()))
 	return out, s, err
 }
