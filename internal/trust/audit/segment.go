@@ -96,7 +96,7 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 		if i := bytes.IndexByte(part, 0); i >= 0 {
 			cut = end + int64(i)
 		}
-		if firstNumber(part, end == 0) <= synced {
+		if firstNumber(part) <= synced {
 			break
 		}
 	}
@@ -106,19 +106,13 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 	return LastNewline(r, cut)
 }
 
-// firstNumber returns the number of the first whole record in part of a segment,
-// or math.MaxUint64 when there is none. first means that part is the beginning of the
-// segment, so that its first line is whole.
-func firstNumber(part []byte, first bool) uint64 {
-	for whole := first; len(part) > 0; whole = true {
-		text, rest, ok := bytes.Cut(part, []byte{'\n'})
-		if !ok {
-			break
-		}
-		if l, ok := ParseLine(text); ok && whole {
+// firstNumber returns the number of the first record in part of a segment, or math.MaxUint64
+// when there is none. A part of a line is no record.
+func firstNumber(part []byte) uint64 {
+	for text := range bytes.Lines(part) {
+		if l, ok := ParseLine(bytes.TrimSuffix(text, []byte("\n"))); ok {
 			return l.Seq
 		}
-		part = rest
 	}
 	return math.MaxUint64
 }

@@ -107,7 +107,7 @@ func TestAHoleIsCutOffBehindWhatIsOnTheDisk(t *testing.T) {
 	text := chain(3*holeChunk + 1000)
 	size := len(text)
 	end := func(i int) int64 { return int64(bytes.LastIndexByte(text[:i], '\n') + 1) }
-	newest := firstNumber(text[size-holeChunk:], false)
+	newest := firstNumber(text[size-holeChunk:])
 	for name, c := range map[string]struct {
 		holes  []int
 		synced uint64
@@ -146,23 +146,24 @@ func TestTheFirstNumberIsThatOfAWholeLine(t *testing.T) {
 	text := chain(3000)
 	second := bytes.IndexByte(text, '\n') + 1
 	for name, c := range map[string]struct {
-		part  []byte
-		first bool
-		want  uint64
+		part []byte
+		want uint64
 	}{
-		"the beginning":                      {text, true, 1},
-		"a part that begins with a line":     {text, false, 2},
-		"a part of a line":                   {text[5:], false, 2},
-		"from the second line":               {text[second:], true, 2},
-		"a line that is none, before others": {text[5:], true, 2},
-		"one line":                           {text[:second], true, 1},
-		"one line, perhaps not whole":        {text[:second], false, math.MaxUint64},
-		"a line without its end":             {text[:second-1], true, math.MaxUint64},
-		"nothing":                            {nil, true, math.MaxUint64},
-		"only ends of lines":                 {[]byte("\n\n"), true, math.MaxUint64},
+		"the beginning":         {text, 1},
+		"from the second line":  {text[second:], 2},
+		"one line":              {text[:second], 1},
+		"a part at the end":     {text[:second+5], 1},
+		"only a part of a line": {text[5 : second-5], math.MaxUint64},
+		"nothing":               {nil, math.MaxUint64},
+		"only ends of lines":    {[]byte("\n\n"), math.MaxUint64},
 	} {
-		if got := firstNumber(c.part, c.first); got != c.want {
+		if got := firstNumber(c.part); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	for i := 1; i < second; i++ {
+		if got := firstNumber(text[i:]); got != 2 {
+			t.Errorf("from byte %d of the first line: %d", i, got)
 		}
 	}
 }

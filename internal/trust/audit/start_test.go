@@ -84,3 +84,23 @@ func TestAClosedSegmentHasARecord(t *testing.T) {
 		t.Errorf("the last record of an empty segment: %v, want ErrDamaged", err)
 	}
 }
+
+// TestASegmentHasARecordAndItsSize: it is filled up to SegmentBytes, and a record that is
+// longer is written into an empty segment all the same.
+func TestASegmentHasARecordAndItsSize(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(SegmentPath(dir, 1), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := openLog(t, dir, Options{SegmentBytes: 10, Interval: time.Hour})
+	if l.seg.number != 1 || l.seg.size <= 10 {
+		t.Errorf("the start is in segment %d of %d bytes", l.seg.number, l.seg.size)
+	}
+	l.o.SegmentBytes = l.seg.size + 100
+	for i, more := range []int64{100, 101} {
+		if err := l.ready(more); err != nil || l.seg.number != i+1 {
+			t.Errorf("%d bytes more: segment %d, %v", more, l.seg.number, err)
+		}
+	}
+}
