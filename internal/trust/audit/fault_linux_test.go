@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -231,5 +232,32 @@ func TestAFileShortenedFromOutside(t *testing.T) {
 	}
 	if n, err := chained(dir); err == nil {
 		t.Errorf("%d records are whole", n)
+	}
+}
+
+// TestTroubleIsLoggedOnce: when it begins, and when it has ended.
+func TestTroubleIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	l := openLog(t, t.TempDir(), Options{Interval: time.Hour, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	for range 2 {
+		logged.Reset()
+		good := swapFile(l, writeFails(t))
+		for range 3 {
+			if _, err := l.Append(act()); err == nil {
+				t.Fatal("appended to /dev/full")
+			}
+		}
+		swapFile(l, good)
+		for range 3 {
+			if _, err := l.Append(act()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, text := range []string{"audit log cannot be written", "audit log can be written again"} {
+			if n := strings.Count(logged.String(), text); n != 1 {
+				t.Errorf("%q is logged %d times", text, n)
+			}
+		}
 	}
 }
