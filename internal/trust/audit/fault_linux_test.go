@@ -31,16 +31,6 @@ func swapFile(l *Log, f *os.File) *os.File {
 	return old
 }
 
-func openLog(t *testing.T, dir string, o Options) *Log {
-	t.Helper()
-	l, err := Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
 // unsyncable gives a file that accepts writes and has no fsync: a pipe that is read
 // until its end.
 func unsyncable(t *testing.T) *os.File {
@@ -116,12 +106,6 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			t.Errorf("always=%v: %d records, %v", always, n, err)
 		}
 	}
-}
-
-func isDirty(l *Log) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dirty
 }
 
 // writeFails gives a file whose every write fails with ENOSPC.
