@@ -190,13 +190,13 @@ fuzz:
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 	  done; done
 
-# mutate changes the code of the trust base, of the evidence of the kernel and of resolve,
-# one expression at a time, and runs the package's tests each time. It fails when fewer
+# mutate changes the code of the trust base, of rawjson, of the evidence of the kernel and of
+# resolve, one expression at a time, and runs the package's tests each time. It fails when fewer
 # than MUTATE_KILLED percent of the changes are noticed. docs/mutation.md has the results.
 # MUTATE_SKIP are tests that measure time or allocations, which mutants change.
 MUTATE_KILLED   ?= 95
 MUTATE_SKIP     ?= Linear|Alloc|Costs
-MUTATE_PACKAGES ?= downstream/attest trust/visible trust/lookalike trust/principal trust/wire trust/policy trust/audit trust/gate relay/resolve
+MUTATE_PACKAGES ?= base/rawjson downstream/attest trust/visible trust/lookalike trust/principal trust/wire trust/policy trust/audit trust/gate relay/resolve
 mutate:
 	$(GO) run ./test/mutate -killed $(MUTATE_KILLED) -skip '$(MUTATE_SKIP)' $(addprefix ./internal/,$(MUTATE_PACKAGES))
 

@@ -16,7 +16,7 @@ func main() {
 	o := options{}
 	flag.StringVar(&o.run, "run", "", "run only these tests")
 	flag.StringVar(&o.skip, "skip", "", "leave these tests out")
-	flag.IntVar(&o.cpu, "cpu", 60, "seconds of processor time after which a run counts as endless")
+	flag.IntVar(&o.cpu, "cpu", 60, "seconds of processor time that a run may take at most")
 	flag.StringVar(&o.match, "match", "", "try only the mutants whose lines match, as keys.go:24:")
 	flag.BoolVar(&o.short, "short", true, "run the short tests")
 	least := flag.Float64("killed", 0, "fail below this percentage")

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 //go:embed acting.txt
@@ -42,7 +43,16 @@ type measured struct {
 	overlay map[string]string
 	mutants []mutant
 	binary  string
-	fast    string // pattern of the fast tests for -test.run
+	fast    suite
+	all     suite
+}
+
+// suite is a selection of tests, with the processor time in seconds and the elapsed time after
+// which a run counts as endless.
+type suite struct {
+	run     string // pattern for -test.run
+	cpu     int
+	elapsed time.Duration
 }
 
 // measure runs the tests for each mutant of a package and prints the surviving ones. It returns
@@ -124,35 +134,55 @@ func (m *measured) tryBuilt(mu mutant) (bool, error) {
 
 // fails runs the fast tests first, because they kill most mutants.
 func (m *measured) fails(binary string, env ...string) bool {
-	if _, err := m.runTests(binary, m.fast, env...); err != nil {
+	if _, _, err := m.runTests(binary, m.fast, env...); err != nil {
 		return true
 	}
-	_, err := m.runTests(binary, m.o.run, env...)
+	_, _, err := m.runTests(binary, m.all, env...)
 	return err != nil
 }
 
-// runTests limits processor time, because elapsed time depends on the load, and elapsed time
-// to 5 minutes, for tests that block.
-func (m *measured) runTests(binary, run string, env ...string) ([]byte, error) {
-	args := []string{"-c", "ulimit -t " + strconv.Itoa(m.o.cpu) + "; exec \"$@\"", "sh", binary,
-		"-test.failfast", "-test.v", "-test.timeout=5m", "-test.short=" + strconv.FormatBool(m.o.short), "-test.run=" + run}
+// runTests limits processor time, because elapsed time depends on the load, and elapsed time,
+// for tests that block. It returns the output and the selection with limits for a mutant: a
+// mutant may take ten times as much.
+func (m *measured) runTests(binary string, s suite, env ...string) ([]byte, suite, error) {
+	args := []string{"-c", "ulimit -t " + strconv.Itoa(s.cpu) + "; exec \"$@\"", "sh", binary,
+		"-test.failfast", "-test.v", "-test.timeout=" + s.elapsed.String(), "-test.short=" + strconv.FormatBool(m.o.short), "-test.run=" + s.run}
 	if m.o.skip != "" {
 		args = append(args, "-test.skip="+m.o.skip)
 	}
 	cmd := exec.Command("sh", args...)
 	cmd.Dir = m.dir
 	cmd.Env = append(os.Environ(), env...)
-	return cmd.CombinedOutput()
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	s.elapsed = min(s.elapsed, 10*time.Second+10*time.Since(start))
+	s.cpu = min(s.cpu, 2+int(10*spent(cmd).Seconds()))
+	return out, s, err
 }
 
-// baseline runs the tests without a mutant and notes which mutants they reach.
+// spent returns the processor time of a command that has ended.
+func spent(cmd *exec.Cmd) time.Duration {
+	if cmd.ProcessState == nil {
+		return 0 // it did not start
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+}
+
+// mostElapsed is the longest time that a run of tests may take.
+const mostElapsed = 5 * time.Minute
+
+// baseline runs the tests without a mutant, and notes which mutants they reach and how long
+// they take.
 func (m *measured) baseline() (map[int]bool, error) {
 	seen := filepath.Join(m.work, "seen")
-	out, err := m.runTests(m.binary, m.o.run, "MUTANTS_SEEN="+seen)
+	out, all, err := m.runTests(m.binary, suite{m.o.run, m.o.cpu, mostElapsed}, "MUTANTS_SEEN="+seen)
 	if err != nil {
 		return nil, fmt.Errorf("the tests fail without a mutant: %w\n%s", err, out)
 	}
-	m.fast = fastTests(string(out))
+	m.all, all.run = all, fastTests(string(out))
+	if out, m.fast, err = m.runTests(m.binary, all); err != nil {
+		return nil, fmt.Errorf("the fast tests fail without a mutant: %w\n%s", err, out)
+	}
 	text, err := os.ReadFile(seen)
 	if err != nil {
 		return nil, err

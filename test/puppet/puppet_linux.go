@@ -118,7 +118,8 @@ type Helper struct {
 func Start(t testing.TB, attr *syscall.SysProcAttr, mode string, args ...string) *Helper {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...) // works for uids that cannot reach the binary's directory
-	cmd.Env = []string{Env + "=" + mode}
+	// The helper runs the mutant of its test (test/mutate).
+	cmd.Env = []string{Env + "=" + mode, "MUTANT=" + os.Getenv("MUTANT")}
 	cmd.SysProcAttr = attr
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

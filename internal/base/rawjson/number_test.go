@@ -71,3 +71,23 @@ func exactly(text string) (*big.Rat, bool) {
 	}
 	return new(big.Rat).SetString(text)
 }
+
+// TestNumbersHaveTheForm: the form is the one of RFC 8785 where a double holds the number, and
+// all its digits otherwise. What is no number stays.
+func TestNumbersHaveTheForm(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`1.50`: `1.5`, `9.0`: `9`, `90e-1`: `9`, `-9E1`: `-90`, `0.10`: `0.1`, `1E21`: `1e+21`, `-0`: `0`,
+		`9007199254740993`:      `9007199254740993E0`,
+		`-9007199254740993.00`:  `-9007199254740993E0`,
+		`10e400`:                `1E401`,
+		`0.1000000000000000055`: `1000000000000000055E-19`,
+		`[9.0,{"a":1e0}]`:       `[9,{"a":1}]`,
+		`1e99999999999`:         `1e99999999999`,
+		`-`:                     `-`, `1-2`: `1-2`, `1.2.3`: `1.2.3`,
+	} {
+		if got := Comparable([]byte(in)); string(got) != want {
+			t.Errorf("%s gives %s, want %s", in, got, want)
+		}
+	}
+}

@@ -47,6 +47,8 @@ func TestSet(t *testing.T) {
 		{"remove, then set", `{"a":1}`, append(remove("a"), set("a", "2")...), `{"a":2}`},
 		{"inner members of the same name stay", `{"x":{"a":1},"a":[{"a":2}]}`, set("a", "0"), `{"x":{"a":1},"a":0}`},
 		{"an array is left alone", `[1]`, set("a", "1"), `[1]`},
+		{"an array of objects is left alone", `[{"a":1}]`, set("a", "2"), `[{"a":1}]`},
+		{"a string with a brace is left alone", ` "{"`, set("a", "1"), ` "{"`},
 		{"null is left alone", `null`, set("a", "1"), `null`},
 	}
 	for _, c := range cases {

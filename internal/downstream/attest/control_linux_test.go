@@ -34,6 +34,7 @@ func TestControlDataIdentifiesTheWriter(t *testing.T) {
 		{"no credential", 1, 0, nil, BreachUnattested},
 		{"half a credential", 1, 0, own[:unix.SizeofCmsghdr+4], BreachUnattested},
 		{"half a header", 1, 0, own[:6], BreachUnattested},
+		{"a credential and a header without a length", 1, 0, append(bytes.Clone(own), make([]byte, unix.SizeofCmsghdr)...), BreachUnattested},
 		{"cut off", 1, unix.MSG_CTRUNC, own, BreachTruncated},
 		{"the end", 0, 0, nil, ""},
 		{"the end, with the overflow uid", 0, 0, unix.UnixCredentials(&unix.Ucred{Uid: 65534}), ""},

@@ -157,9 +157,7 @@ func readControl(b []byte) (pid int32, uid uint32, attested bool, passed int) {
 
 func closeAll(data []byte) (n int) {
 	for ; len(data) >= 4; data = data[4:] {
-		if fd := int32(binary.NativeEndian.Uint32(data)); fd >= 0 {
-			unix.Close(int(fd))
-		}
+		unix.Close(int(int32(binary.NativeEndian.Uint32(data))))
 		n++
 	}
 	return n

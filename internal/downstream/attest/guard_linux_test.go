@@ -226,7 +226,7 @@ func TestASpeakerBehindATrustedProgramIsNotHeard(t *testing.T) {
 	ln, path := unixListener(t)
 	p := puppet.New(t, nil, path)
 	stat := fmt.Sprintf("/proc/%d/stat", p.Process.Pid)
-	began, _ := startTime(stat)
+	began, _ := startTime(unix.AT_FDCWD, stat)
 	p.Do(t, "mask", sleep, "1000")
 	exe := fmt.Sprintf("/proc/%d/exe", p.Process.Pid)
 	puppet.Eventually(t, "the connector is the trusted program", func() bool {
@@ -234,7 +234,7 @@ func TestASpeakerBehindATrustedProgramIsNotHeard(t *testing.T) {
 		return s == sleep
 	})
 	g := guardOf(t, puppet.AcceptUnix(t, ln))
-	if now, err := startTime(stat); err != nil || now != began || !g.creds.Alive() {
+	if now, err := startTime(unix.AT_FDCWD, stat); err != nil || now != began || !g.creds.Alive() {
 		t.Fatalf("the stage is wrong: %d, %d, %v", began, now, err)
 	}
 	p.Do(t, "say", "stolen")

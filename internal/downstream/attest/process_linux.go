@@ -120,16 +120,17 @@ func Exited(pidfd int) bool {
 	}
 }
 
-// openOld is the method for kernels before 6.5: it opens the pid and compares uid and start
-// time before and after. A pid that was reused before the accept by the same user is not
-// detected, so Instance is not attested.
+// openOld is the method for kernels before 6.5: it opens the directory of the pid and compares
+// the uid. The last step checks that the process of the directory has not ended. Until then no
+// other process can have its pid, so the pidfd and the start time are those of that process
+// too. A pid that was reused before the accept by the same user is not detected, so Instance is
+// not attested.
 func (p *process) openOld(pid int32, uid uint32) (start uint64, err error) {
-	path := "/proc/" + strconv.Itoa(int(pid))
-	dir, err := os.Open(path)
+	dir, err := os.Open("/proc/" + strconv.Itoa(int(pid)))
 	if err != nil {
 		return 0, fmt.Errorf("opening the peer's process: %w", ErrGone)
 	}
-	if start, err = startTime(path + "/stat"); err != nil {
+	if start, err = startTime(int(dir.Fd()), "stat"); err != nil {
 		dir.Close()
 		return 0, ErrGone
 	}
@@ -146,7 +147,7 @@ func (p *process) openOld(pid int32, uid uint32) (start uint64, err error) {
 		p.pidfd = newHandle(fd)
 	}
 	p.dir = dir
-	if again, err := startTime(path + "/stat"); err != nil || again != start || ended(dir) {
+	if ended(dir) {
 		p.close()
 		return 0, ErrGone
 	}
@@ -164,8 +165,8 @@ func ended(dir *os.File) bool {
 	return len(f) == 0 || bytes.ContainsAny(f[0], "ZXx")
 }
 
-func startTime(path string) (uint64, error) {
-	b, err := ReadProc(path)
+func startTime(dir int, name string) (uint64, error) {
+	b, err := ReadIn(dir, name)
 	if err != nil {
 		return 0, err
 	}

@@ -99,11 +99,13 @@ func UsableUID(uid uint32) error {
 }
 
 func overflowUID() uint32 {
-	b, err := ReadProc("/proc/sys/kernel/overflowuid")
-	if err != nil {
-		return 65534 // the kernel's built-in value
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
+	b, _ := ReadProc("/proc/sys/kernel/overflowuid")
+	return overflowIn(b)
+}
+
+// overflowIn returns the number in the text, or the kernel's built-in value if it has none.
+func overflowIn(text []byte) uint32 {
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
 	if err != nil {
 		return 65534
 	}
@@ -145,11 +147,9 @@ func peerGroups(fd int) ([]uint32, bool) {
 	return nil, false
 }
 
+// peerLabel is empty without a security module.
 func peerLabel(fd int) string {
-	s, err := unix.GetsockoptString(fd, unix.SOL_SOCKET, unix.SO_PEERSEC)
-	if err != nil {
-		return ""
-	}
+	s, _ := unix.GetsockoptString(fd, unix.SOL_SOCKET, unix.SO_PEERSEC)
 	return s
 }
 
@@ -182,7 +182,7 @@ func instanceOfPidfd(pidfd int, pid int32) (string, bool) {
 	if unix.Fstatfs(pidfd, &fs) == nil && fs.Type == unix.PID_FS_MAGIC && unix.Fstat(pidfd, &st) == nil {
 		return bootID() + "/" + strconv.FormatUint(st.Ino, 10), true
 	}
-	start, err := startTime("/proc/" + strconv.Itoa(int(pid)) + "/stat")
+	start, err := startTime(unix.AT_FDCWD, "/proc/"+strconv.Itoa(int(pid))+"/stat")
 	if err != nil {
 		return "", false
 	}

@@ -97,5 +97,8 @@ func TestARefusalStandsWithoutABetterCredential(t *testing.T) {
 	}
 	o := newOrigin(t, far("a", "first"))
 	b := newBed(t, mirror(o, &purse{err: errors.New("the issuer is away")}), "")
-	await(t, "an outage", func() bool { _, s := b.Set(); return !s.OK && strings.Contains(s.Reason, "has not given its documents") })
+	await(t, "an outage", func() bool {
+		_, s := b.Set()
+		return !s.OK && strings.Contains(s.Reason, "has not given its documents")
+	})
 }

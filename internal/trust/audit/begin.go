@@ -53,7 +53,7 @@ func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 		return b, fmt.Errorf("opening the beginning of the audit log: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCheckpoint+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxCheckpoint))
 	if err != nil {
 		return b, fmt.Errorf("reading the beginning of the audit log: %w", err)
 	}

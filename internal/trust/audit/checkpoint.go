@@ -174,9 +174,9 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	cut = int64(len(tail) - len(whole))
 	c.size = fi.Size() - cut
 	if len(whole) > 0 {
-		start := bytes.LastIndex(whole, []byte("\n\n"+Origin+"\n"))
+		start := bytes.LastIndex(whole, []byte("\n"+Origin+"\n"))
 		if start >= 0 {
-			whole = whole[start+2:]
+			whole = whole[start+1:]
 		}
 		if c.last, err = ParseCheckpoint(whole, v); err != nil {
 			return c, 0, fmt.Errorf("%w: the last checkpoint cannot be trusted: %w", ErrDamaged, err)

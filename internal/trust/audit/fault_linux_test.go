@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,16 +29,6 @@ func swapFile(l *Log, f *os.File) *os.File {
 	old := l.seg.file
 	l.seg.file = f
 	return old
-}
-
-func openLog(t *testing.T, dir string, o Options) *Log {
-	t.Helper()
-	l, err := Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
 }
 
 // unsyncable gives a file that accepts writes and has no fsync: a pipe that is read
@@ -115,12 +106,6 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			t.Errorf("always=%v: %d records, %v", always, n, err)
 		}
 	}
-}
-
-func isDirty(l *Log) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dirty
 }
 
 // writeFails gives a file whose every write fails with ENOSPC.
@@ -231,5 +216,32 @@ func TestAFileShortenedFromOutside(t *testing.T) {
 	}
 	if n, err := chained(dir); err == nil {
 		t.Errorf("%d records are whole", n)
+	}
+}
+
+// TestTroubleIsLoggedOnce: when it begins, and when it has ended.
+func TestTroubleIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	l := openLog(t, t.TempDir(), Options{Interval: time.Hour, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	for range 2 {
+		logged.Reset()
+		good := swapFile(l, writeFails(t))
+		for range 3 {
+			if _, err := l.Append(act()); err == nil {
+				t.Fatal("appended to /dev/full")
+			}
+		}
+		swapFile(l, good)
+		for range 3 {
+			if _, err := l.Append(act()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, text := range []string{"audit log cannot be written", "audit log can be written again"} {
+			if n := strings.Count(logged.String(), text); n != 1 {
+				t.Errorf("%q is logged %d times", text, n)
+			}
+		}
 	}
 }

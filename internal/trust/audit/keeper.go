@@ -146,7 +146,7 @@ func (l *Log) checkpoint() error {
 	if err := l.sync(); err != nil || l.o.Key == nil {
 		return err
 	}
-	if last := l.checkpoints.last; l.checkpoints.any && last.Seq == c.Seq && last.Hash == c.Hash {
+	if l.checkpoints.any && l.checkpoints.last.Seq == c.Seq {
 		return nil
 	}
 	if err := l.checkpoints.add(c, l.o.Key); err != nil {

@@ -62,13 +62,14 @@ func (l *Line) Intact() bool {
 	return bytes.Equal(want[:], l.Hash)
 }
 
+// hexMember returns the digits between before and after. text has the length of the member.
 func hexMember(text []byte, before, after string) ([]byte, bool) {
 	text, ok := bytes.CutPrefix(text, []byte(before))
 	if !ok {
 		return nil, false
 	}
 	text, ok = bytes.CutSuffix(text, []byte(after))
-	return text, ok && len(text) == hexLen && len(bytes.Trim(text, "0123456789abcdef")) == 0
+	return text, ok && len(bytes.Trim(text, "0123456789abcdef")) == 0
 }
 
 // parseHead reads `{"seq":N,"time":"…","kind":"…","source":"` and returns N.

@@ -151,7 +151,8 @@ func (l *Log) settle(g *group) error {
 	return g.err
 }
 
-// lead writes the collected group. The caller holds mu; lead releases it during the write.
+// lead writes the collected group, which has a record. The caller holds mu; lead releases it
+// during the write.
 func (l *Log) lead() {
 	g, end := l.next, l.tip
 	l.next, l.busy = newGroup(&l.mu), true
@@ -181,8 +182,8 @@ func (l *Log) lead() {
 	if err == nil {
 		l.tip = end
 		g.first = first + uint64(g.front)
-		l.dirty = l.dirty || size > 0 && !l.o.Always
-		l.trouble.over(l.o.Log, refused, lost, size > 0)
+		l.dirty = l.dirty || !l.o.Always
+		l.trouble.over(l.o.Log, refused, lost)
 	} else {
 		g.err = l.trouble.began(l.o.Log, g, l.next, err)
 	}

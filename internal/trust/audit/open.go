@@ -139,7 +139,7 @@ func (l *Log) findTip() (clean bool, torn int64, err error) {
 		text, err = lastTextOf(l.dir, number-1)
 	}
 	if err != nil || text == nil {
-		return begin.Segment == 0 && text == nil, torn, err
+		return begin.Segment == 0, torn, err
 	}
 	l.tip, err = tipOf(text)
 	return bytes.Contains(text, []byte(`,"source":"audit","action":"audit.stop"`)), torn, err

@@ -85,7 +85,7 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 		if i := bytes.IndexByte(part, 0); i >= 0 {
 			cut = end + int64(i)
 		}
-		if firstNumber(part, end == 0) <= synced {
+		if firstNumber(part) <= synced {
 			break
 		}
 	}
@@ -95,17 +95,14 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 	return LastNewline(r, cut)
 }
 
-// firstNumber returns the number of the first whole record in part of a segment,
-// or math.MaxUint64 when there is none. first means that part is the beginning of the
-// segment, so that its first line is whole.
-func firstNumber(part []byte, first bool) uint64 {
-	whole := first
+// firstNumber returns the number of the first record in part of a segment, or math.MaxUint64
+// when there is none. A part of a line is no record.
+func firstNumber(part []byte) uint64 {
 	for line := range bytes.Lines(part) {
 		text, ended := bytes.CutSuffix(line, []byte{'\n'})
-		if l, ok := ParseLine(text); ok && ended && whole {
+		if l, ok := ParseLine(text); ok && ended {
 			return l.Seq
 		}
-		whole = true
 	}
 	return math.MaxUint64
 }

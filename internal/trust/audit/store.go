@@ -14,9 +14,6 @@ import (
 // make returns the lines; it is called after the segment for them was chosen, and again
 // after a rotation. Only the leader calls store.
 func (l *Log) store(size int64, make func() []byte) (err error) {
-	if size == 0 {
-		return nil
-	}
 	defer func() {
 		if err != nil {
 			l.seg.callers.reset() // make may have added callers whose lines were not written

@@ -20,11 +20,8 @@ type trouble struct {
 }
 
 // over notes a successful write, which also reported that many refused and lost
-// records. wrote is false for a write without any line.
-func (t *trouble) over(log *slog.Logger, refused, lost int64, wrote bool) {
-	if !wrote {
-		return
-	}
+// records.
+func (t *trouble) over(log *slog.Logger, refused, lost int64) {
 	if t.why != nil {
 		log.Warn("audit log can be written again", "refused", refused, "lost", lost)
 		t.why = nil

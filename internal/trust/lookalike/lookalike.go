@@ -42,12 +42,7 @@ func Forms(name string) [2]string {
 // Shown returns the Forms of a name without its invisible characters: white
 // space, control and format characters, and default-ignorable code points.
 func Shown(name string) [2]string {
-	return Forms(strings.Map(func(r rune) rune {
-		if unicode.IsOneOf(unseen, r) {
-			return -1
-		}
-		return r
-	}, name))
+	return Forms(strings.Join(strings.FieldsFunc(name, func(r rune) bool { return unicode.IsOneOf(unseen, r) }), ""))
 }
 
 var unseen = []*unicode.RangeTable{unicode.White_Space, unicode.Cc, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector}

@@ -22,3 +22,16 @@ func TestWhatLooksAlike(t *testing.T) {
 		}
 	}
 }
+
+// TestShownLeavesInvisibleCharactersOut: white space, controls and ignorable characters.
+func TestShownLeavesInvisibleCharactersOut(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"read_file", "read _file", " read_file\n", "read\u200b_file", "\u202eread_file", "read_\u00adfile", "read\u3164_file", "re\ufe0fad_file", "re\x00ad_file", "re\u00a0ad_file"} {
+		if got, want := Shown(name), Forms("read_file"); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+	if Alike(Shown("read_file"), Shown("read-file")) {
+		t.Error("visible characters are left out")
+	}
+}

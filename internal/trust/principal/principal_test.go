@@ -65,7 +65,7 @@ func TestOneSpellingOnly(t *testing.T) {
 		"token:", "token:a b", "token:a:b", "token:a\n", "token:.a", "token:-a", "token:é", "token:" + strings.Repeat("a", 65),
 		"loopback:", "loopback:1000", "loopback:uid=", "loopback:uid=01", "loopback:uid=4294967295", "loopback:UID=1", "loopback:unknown ",
 		"oauth:", "oauth:https://i", "oauth:https://i#", "oauth:#s", "oauth:i#s", "oauth:ftp://i#s", "oauth:https://#s", "oauth:https://u@i#s",
-		"oauth:https://i /#s", "oauth:https://i#a\u202eb", "oauth:https://i#a\u200bb", "oauth:https://i#a\U000e0041", "oauth:https://i#a\xff",
+		"oauth:https://i /#s", "oauth:https://i/a b#s", "oauth:https://i/a\u202eb#s", "oauth:https://i/a\u200bb#s", "oauth:https://i#a\u202eb", "oauth:https://i#a\u200bb", "oauth:https://i#a\U000e0041", "oauth:https://i#a\xff",
 		"oauth:https://i#\x1b[2J", "oauth:https://i#" + strings.Repeat("a", 256), "oauth:https://" + strings.Repeat("a", 800) + "#s",
 		"spawn:", "spawn:a.b", "spawn:a/b", "spawn:../x", "spawn:" + strings.Repeat("a", 129),
 	} {

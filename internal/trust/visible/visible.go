@@ -39,7 +39,7 @@ func Hidden(r rune) bool {
 // Printable reports whether r is visible or the ASCII space. Other white space is not
 // printable, because it looks like the ASCII space.
 func Printable(r rune) bool {
-	return r >= ' ' && r < 0x7F || unicode.IsPrint(r) && !Hidden(r)
+	return unicode.IsPrint(r) && !Hidden(r)
 }
 
 // AllPrintable reports whether s is UTF-8 and each of its characters printable.
@@ -53,12 +53,11 @@ func Cut(s string, most int) string {
 		return s
 	}
 	s = s[:max(most, 0)]
-	for i := max(len(s)-utf8.UTFMax+1, 0); i < len(s); i++ {
-		if !utf8.FullRuneInString(s[i:]) {
-			return s[:i]
-		}
+	rest := s[max(len(s)-utf8.UTFMax, 0):]
+	for utf8.FullRuneInString(rest) {
+		rest = rest[1:]
 	}
-	return s
+	return s[:len(s)-len(rest)]
 }
 
 // AppendEscape appends r as a JSON escape sequence.

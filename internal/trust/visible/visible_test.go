@@ -36,7 +36,7 @@ func TestHiddenIsExactlyWhatCannotBeSeen(t *testing.T) {
 	}
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if Hidden(r) != want[r] {
-			t.Errorf("Hidden(%U) = %v", r, Hidden(r))
+			t.Fatalf("Hidden(%U) = %v", r, Hidden(r))
 		}
 	}
 	for _, r := range []rune{0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x180B, 0x180F, 0x200B, 0x2028, 0x202E, 0x2060, 0x2065, 0x2069, 0x206F,
@@ -82,7 +82,7 @@ func TestEscapesMeanTheCharacter(t *testing.T) {
 			}
 		}
 		if Printable(r) && Hidden(r) || Printable(r) != AllPrintable(string(r)) {
-			t.Errorf("%U: printable %v, hidden %v", r, Printable(r), Hidden(r))
+			t.Fatalf("%U: printable %v, hidden %v", r, Printable(r), Hidden(r))
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (s *scanner) release() {
 	scanners.Put(s)
 }
 
-// fail stops the scan: the text is not strict JSON.
+// fail stops the scan: the text is not strict JSON. It returns -1 in the place of an offset.
 func (s *scanner) fail(at int, reason string) int {
 	s.err = SyntaxError{Code: codeParse, Offset: at, Reason: reason}
 	return -1
@@ -111,7 +111,7 @@ func (s *scanner) document(lv level) int {
 	}
 	s.first = s.space(0)
 	p := s.value(s.first, lv)
-	if p < 0 {
+	if p == -1 {
 		return -1
 	}
 	if p = s.space(p); p < len(s.b) {
@@ -190,7 +190,7 @@ func (s *scanner) array(p int, lv level) int {
 	}
 	for {
 		start := p
-		if p = s.value(p, element); p < 0 {
+		if p = s.value(p, element); p == -1 {
 			return -1
 		}
 		if lv == levelBatch {
@@ -220,11 +220,11 @@ func (s *scanner) object(p int, lv level) int {
 	var seen uint64
 	for {
 		f := fieldNone
-		if p, f = s.key(p, lv, &seen); p < 0 {
+		if p, f = s.key(p, lv, &seen); p == -1 {
 			return -1
 		}
 		start := p
-		if p = s.value(p, lv.child(f)); p < 0 {
+		if p = s.value(p, lv.child(f)); p == -1 {
 			return -1
 		}
 		if f != fieldNone {
@@ -240,7 +240,7 @@ func (s *scanner) object(p int, lv level) int {
 		case s.b[p] != '}':
 			return s.fail(p, reasonObjectNext)
 		}
-		if len(s.keys)-keys > 1 && !s.distinct(s.keys[keys:], lv) {
+		if !s.distinct(s.keys[keys:], lv) {
 			return -1
 		}
 		s.keys, s.decoded = s.keys[:keys], s.decoded[:decoded]
@@ -257,7 +257,7 @@ func (s *scanner) key(p int, lv level, seen *uint64) (int, field) {
 		return s.fail(p, reasonKey), fieldNone
 	}
 	end, kind := s.text(p)
-	if end < 0 {
+	if end == -1 {
 		return -1, fieldNone
 	}
 	f, ok := s.remember(p+1, end-1, kind, lv, seen)

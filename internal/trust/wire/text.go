@@ -48,12 +48,12 @@ func (s *scanner) text(p int) (end int, kind textKind) {
 			return p + 1, kind
 		case c == '\\':
 			kind |= hasEscape
-			if p = s.escape(p); p < 0 {
+			if p = s.escape(p); p == -1 {
 				return -1, 0
 			}
 		case c >= utf8.RuneSelf:
 			kind |= hasWide
-			if p = s.wide(p); p < 0 {
+			if p = s.wide(p); p == -1 {
 				return -1, 0
 			}
 		default:
@@ -88,8 +88,8 @@ func (s *scanner) wide(p int) int {
 		case c >= 0xC2 && c <= 0xDF && len(b)-p > 1 && b[p+1]&0xC0 == 0x80:
 			p += 2
 		default:
-			r, n := utf8.DecodeRune(b[p:])
-			if r == utf8.RuneError && n == 1 {
+			_, n := utf8.DecodeRune(b[p:])
+			if n == 1 { // a byte above 0x7F is no character by itself
 				return s.fail(p, reasonUTF8)
 			}
 			p += n
@@ -145,11 +145,11 @@ func (s *scanner) number(p int) int {
 	}
 	if p < len(b) && b[p] == '0' {
 		p++
-	} else if p = s.digits(p); p < 0 {
+	} else if p = s.digits(p); p == -1 {
 		return -1
 	}
 	if p < len(b) && b[p] == '.' {
-		if p = s.digits(p + 1); p < 0 {
+		if p = s.digits(p + 1); p == -1 {
 			return -1
 		}
 	}
@@ -157,7 +157,7 @@ func (s *scanner) number(p int) int {
 		if p++; p < len(b) && (b[p] == '+' || b[p] == '-') {
 			p++
 		}
-		if p = s.digits(p); p < 0 {
+		if p = s.digits(p); p == -1 {
 			return -1
 		}
 	}

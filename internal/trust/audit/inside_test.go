@@ -1,0 +1,19 @@
+package audit
+
+import "testing"
+
+func openLog(t *testing.T, dir string, o Options) *Log {
+	t.Helper()
+	l, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func isDirty(l *Log) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dirty
+}
