@@ -30,6 +30,7 @@ var mayImport = map[string]string{
 	"internal/base/secret":    "",
 	"internal/base/store":     "base/durable",
 	"internal/base/protocol":  "",
+	"internal/base/lifetime":  "",
 	"internal/base/auditlog":  "trust/audit base/durable", // it reads what audit writes
 	"internal/base/plaintext": "trust/visible",            // it cleans what visible calls hidden
 	"internal/base/rawjson":   "trust/wire",               // it reads and changes members of what wire accepts
@@ -47,10 +48,10 @@ var mayImport = map[string]string{
 	"internal/downstream/listen":       "downstream/attest downstream/peer base/plaintext base/durable",
 	"internal/downstream/credential":   "downstream/peer base/durable",
 	"internal/downstream/authn":        "downstream/attest trust/visible downstream/peer trust/principal base/",
-	"internal/downstream/front":        "base/protocol base/rawjson base/sse trust/wire trust/principal",
+	"internal/downstream/front":        "base/lifetime base/protocol base/rawjson base/sse trust/wire trust/principal",
 	"internal/downstream/sessionstore": "",
 
-	"internal/upstream":               "base/protocol base/rawjson base/sse upstream/egress upstream/process trust/wire",
+	"internal/upstream":               "base/lifetime base/protocol base/rawjson base/sse upstream/egress upstream/process trust/wire",
 	"internal/upstream/builtin":       "base/protocol base/rawjson upstream trust/wire",
 	"internal/upstream/egress":        "base/secret",
 	"internal/upstream/pin":           "trust/visible base/rawjson downstream/peer trust/wire base/durable trust/lookalike base/plaintext",
@@ -60,7 +61,7 @@ var mayImport = map[string]string{
 	"internal/upstream/scan":          "base/rawjson trust/wire base/durable",
 	"internal/upstream/signin":        "upstream/egress downstream/peer base/secret base/durable",
 
-	"internal/relay":             "base/plaintext base/protocol base/rawjson relay/ downstream/front upstream upstream/pin upstream/scan trust/",
+	"internal/relay":             "base/lifetime base/plaintext base/protocol base/rawjson relay/ downstream/front upstream upstream/pin upstream/scan trust/",
 	"internal/relay/content":     "base/protocol base/rawjson relay/failure relay/listing relay/question trust/wire upstream upstream/scan",
 	"internal/relay/era":         "base/protocol base/rawjson downstream/front relay/listing trust/wire",
 	"internal/relay/failure":     "downstream/front trust/gate trust/wire upstream",

@@ -26,12 +26,18 @@ const (
 	// atRest is the number of ticks without work after which connections rest
 	// (listen.RestAfter), so that what they used can be returned too.
 	atRest = 3
+	// manyLeft is the number of connections that have ended since memory was returned from which
+	// an idle daemon returns what they used. It is small pieces, which are no garbage before the
+	// next collection.
+	manyLeft = 100
 )
 
 // pacer adapts the collector to the live heap, and returns memory to the system when the
 // daemon is idle after work.
 type pacer struct {
 	work    func() uint64 // counts acts; unchanged means idle
+	open    func() int    // counts connections
+	most    int           // the most connections since memory was returned
 	last    uint64
 	quiet   int    // ticks without work
 	trimmed bool   // memory was returned since the last work
@@ -42,15 +48,15 @@ type pacer struct {
 	stop    chan struct{}
 }
 
-func startPacer(work func() uint64) *pacer {
-	p := newPacer(work)
+func startPacer(work func() uint64, open func() int) *pacer {
+	p := newPacer(work, open)
 	debug.SetGCPercent(lazyPercent)
 	go p.run()
 	return p
 }
 
-func newPacer(work func() uint64) *pacer {
-	return &pacer{work: work, stop: make(chan struct{}), samples: []metrics.Sample{
+func newPacer(work func() uint64, open func() int) *pacer {
+	return &pacer{work: work, open: open, stop: make(chan struct{}), samples: []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/objects:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"},
@@ -85,7 +91,8 @@ func (p *pacer) pace() {
 	if p.quiet++; now != p.last {
 		p.last, p.quiet, p.trimmed = now, 0, false
 	}
-	p.wait, p.kept = max(0, p.wait-1), min(p.kept, dead)
+	conns := p.open()
+	p.wait, p.kept, p.most = max(0, p.wait-1), min(p.kept, dead), max(p.most, conns)
 	switch {
 	case p.quiet == 0:
 	case !p.started:
@@ -93,8 +100,9 @@ func (p *pacer) pace() {
 		runtime.GC()
 		debug.FreeOSMemory()
 		_ = peer.Unmap() // a failure only keeps the pages resident
-	case p.wait == 0 && dead > p.kept+worthFreeing, p.trimmed && p.quiet == atRest:
+	case p.wait == 0 && (dead > p.kept+worthFreeing || p.most-conns >= manyLeft), p.trimmed && p.quiet == atRest:
 		p.trim()
+		p.most = conns
 	}
 }
 

@@ -53,6 +53,16 @@ func (ls *listeners) openArrivals() error {
 	return nil
 }
 
+// connections returns the number of open connections of all listeners.
+func (ls *listeners) connections() (n int) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.open {
+		n += l.Open()
+	}
+	return n
+}
+
 // Run opens the listeners, reports them, and serves until ctx ends. The error is
 // ErrNoListener if no listener was opened.
 func (d *Daemon) Run(ctx context.Context) error {
@@ -62,7 +72,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if len(d.listeners.open) == 0 {
 		return ErrNoListener
 	}
-	pace := startPacer(func() uint64 { return d.audit.State().Seq })
+	pace := startPacer(func() uint64 { return d.audit.State().Seq }, d.listeners.connections)
 	defer pace.close()
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()

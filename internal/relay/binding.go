@@ -27,7 +27,7 @@ type binding struct {
 
 	noting  sync.Mutex // held while the state is read and stored, so that the latest is stored last
 	mu      sync.Mutex
-	links   map[*backend]*held
+	links   []*held                    // one for each server
 	level   []byte                     // params of the last logging/setLevel
 	kept    map[string]map[string]bool // by server: the resources it was subscribed to when it gave up its links
 	rested  map[string]bool            // servers whose links it gave up because it paused
@@ -59,22 +59,30 @@ func bound(session *front.Session) *binding { return session.Attached(nil).(*bin
 
 // replaced closes the session's link to an earlier server of b's name. The caller holds mu.
 func (d *binding) replaced(b *backend) {
-	for o := range d.links {
-		if o.Name == b.Name {
-			d.giveUp(o)
+	for _, h := range slices.Clone(d.links) {
+		if h.link.b.Name == b.Name {
+			d.giveUp(h)
 		}
 	}
 }
 
+// linked returns the session's hold of its link to a server; nil: it has none. The caller holds mu.
+func (d *binding) linked(b *backend) *held {
+	if i := slices.IndexFunc(d.links, func(h *held) bool { return h.link.b == b }); i >= 0 {
+		return d.links[i]
+	}
+	return nil
+}
+
 // giveUp closes the session's link to a server, and keeps its subscriptions for the next one.
 // The caller holds mu.
-func (d *binding) giveUp(b *backend) {
-	h := d.links[b]
+func (d *binding) giveUp(h *held) {
+	b := h.link.b
 	if uris := h.subscribed(); len(uris) > 0 && b.Builtin == nil {
 		d.keep(b.Name, maps.Keys(uris))
 	}
 	h.close()
-	delete(d.links, b)
+	d.links = slices.DeleteFunc(d.links, func(o *held) bool { return o == h })
 }
 
 // close stops the watcher, and closes the link when it belongs to this session alone.
@@ -130,7 +138,7 @@ func withoutListen(params []byte) []byte {
 func (d *binding) all() []*held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Collect(maps.Values(d.links))
+	return slices.Clone(d.links)
 }
 
 // listen notes that the client has opened its standalone stream, and opens a listen on each
@@ -176,7 +184,7 @@ func (d *binding) Close() {
 	d.mu.Lock()
 	d.closed = true
 	links := d.links
-	d.links = make(map[*backend]*held)
+	d.links = nil
 	d.mu.Unlock()
 	for _, h := range links {
 		h.close()
@@ -187,7 +195,7 @@ func (d *binding) Close() {
 func (d *binding) heldOf(l *link) *held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.links[l.b]; h != nil && h.link == l {
+	if h := d.linked(l.b); h != nil && h.link == l {
 		return h
 	}
 	return nil

@@ -43,7 +43,7 @@ type hub struct {
 	traces watch
 
 	mu       sync.Mutex
-	watchers map[*watcher]struct{}
+	watchers []*watcher
 	now      *listening // in force or being opened; nil: none
 	last     *listening // begun last, whether it has ended or not
 	guarded  *standby   // for the connection of legacy sessions that listen or have listened; nil: none
@@ -52,17 +52,14 @@ type hub struct {
 func (h *hub) watch(w *watcher) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.watchers == nil {
-		h.watchers = make(map[*watcher]struct{}, 1)
-	}
-	h.watchers[w] = struct{}{}
+	h.watchers = append(h.watchers, w)
 	return func() { h.unwatch(w) }
 }
 
 func (h *hub) unwatch(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.watchers, w)
+	h.watchers = slices.DeleteFunc(h.watchers, func(o *watcher) bool { return o == w })
 	if h.listeners() {
 		return
 	}
@@ -84,7 +81,7 @@ func (h *hub) adjust(w *watcher, f func(*watcher)) {
 func (h *hub) wanted(uri string, w *watcher) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for o := range h.watchers {
+	for _, o := range h.watchers {
 		if o != w && o.want.URIs[uri] {
 			return true
 		}
@@ -95,7 +92,7 @@ func (h *hub) wanted(uri string, w *watcher) bool {
 // listeners reports whether a watcher is left for which the server has to be listened to. The
 // caller holds mu.
 func (h *hub) listeners() bool {
-	for w := range h.watchers {
+	for _, w := range h.watchers {
 		if w.listens {
 			return true
 		}
@@ -137,7 +134,7 @@ func (h *hub) spread(e upstream.Event) {
 	ours := modern && e.Method == protocol.ResourceUpdated || ofTask
 	h.mu.Lock()
 	to := make([]*watcher, 0, len(h.watchers))
-	for w := range h.watchers {
+	for _, w := range h.watchers {
 		if (w.all || w.alone && len(h.watchers) == 1) && !ours || (modern || protocol.IsChange(e.Method)) && w.want.Wants(e.Method, e.Params) {
 			to = append(to, w)
 		}
@@ -189,7 +186,7 @@ func (h *hub) subscribed() map[*watcher]map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := make(map[*watcher]map[string]bool)
-	for w := range h.watchers {
+	for _, w := range h.watchers {
 		if w.again != nil && len(w.want.URIs) > 0 {
 			out[w] = w.want.URIs
 		}
@@ -202,7 +199,7 @@ func (h *hub) resources() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	uris := make(map[string]bool)
-	for w := range h.watchers {
+	for _, w := range h.watchers {
 		maps.Copy(uris, w.want.URIs)
 	}
 	return slices.Sorted(maps.Keys(uris))
@@ -215,17 +212,14 @@ func (h *hub) only() *front.Session {
 	if len(h.watchers) != 1 {
 		return nil
 	}
-	for w := range h.watchers {
-		return w.session
-	}
-	return nil
+	return h.watchers[0].session
 }
 
 // sessions returns the legacy sessions that use the link.
 func (h *hub) sessions() (out []*front.Session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for w := range h.watchers {
+	for _, w := range h.watchers {
 		if w.session != nil {
 			out = append(out, w.session)
 		}

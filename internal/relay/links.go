@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/lifetime"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
@@ -33,7 +34,7 @@ type links struct {
 // new makes a link with the parts that it works with.
 func (k *links) new(b *backend, o owner) *link {
 	l := &link{b: b, owner: o, meta: k.meta, opens: k.opens}
-	l.ctx, l.end = context.WithCancel(k.closing)
+	l.ctx, l.end = lifetime.New(k.closing)
 	l.hub = hub{b: b, client: o.client, ctx: l.ctx, get: l.get, live: &l.live, asks: &l.asks, log: k.log, traces: k.watch}
 	l.asks = questioner{owner: o, questions: questions{gate: k.gate, acts: k.acts, server: b.Name, excess: &excess{sums: &b.unasked, note: k.note}}, rules: b.Scan, unasked: &b.unasked, known: &b.asking,
 		leaving: k.leaving, note: k.note, log: k.log, ctx: l.ctx, only: l.hub.only}

@@ -251,7 +251,7 @@ func (h *hub) covering(ctx context.Context, w *watcher) (*listening, *subscribe.
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, watching := h.watchers[w]; !watching {
+	if !slices.Contains(h.watchers, w) {
 		return nil, nil, errNoWatcher
 	}
 	cur := h.now
@@ -285,7 +285,7 @@ func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.ctx)
 	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
 		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{}), began: time.Now()}
-	for w := range h.watchers {
+	for _, w := range h.watchers {
 		if w.listens {
 			l.asks.Add(w.want)
 		}
@@ -298,7 +298,7 @@ func (h *hub) start(c *liveConn, tries int) *listening {
 // cause returns the context of a client's request that waits to be covered: the listen
 // belongs to its trace. The caller holds mu.
 func (h *hub) cause() context.Context {
-	for w := range h.watchers {
+	for _, w := range h.watchers {
 		if w.cause != nil {
 			return w.cause
 		}
@@ -355,7 +355,7 @@ func (l *listening) denied() bool {
 func (l *listening) watchers() (out []*watcher) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
-	for w := range l.hub.watchers {
+	for _, w := range l.hub.watchers {
 		if w.listens {
 			out = append(out, w)
 		}

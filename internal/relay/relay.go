@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/lifetime"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
@@ -88,7 +89,7 @@ type Relay struct {
 // New makes a relay. Close ends every connection it opened.
 func New(o Options) *Relay {
 	r := &Relay{gate: o.Gate, log: o.Log}
-	r.closing, r.close = context.WithCancel(context.Background())
+	r.closing, r.close = lifetime.New(context.Background())
 	if o.Guide == nil {
 		o.Guide = unguided{}
 	}

@@ -61,7 +61,8 @@ func (d *binding) note() {
 		builtin = builtin || b != nil && b.Builtin != nil
 		now.Resources[server] = slices.Sorted(maps.Keys(uris))
 	}
-	for b, h := range d.links {
+	for _, h := range d.links {
+		b := h.link.b
 		if uris := h.subscribed(); len(uris) > 0 {
 			now.Resources[b.Name] = append(now.Resources[b.Name], slices.Sorted(maps.Keys(uris))...)
 			builtin = builtin || b.Builtin != nil
@@ -103,7 +104,7 @@ func (d *binding) takesUp(b *backend, h *held, uri string, with *gate.Charge) bo
 	allowed := d.subscribesAgain(b, uri, with)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.links[b] != h || !d.kept[b.Name][uri] {
+	if d.linked(b) != h || !d.kept[b.Name][uri] {
 		return false
 	}
 	d.forget(b.Name, uri)
@@ -183,7 +184,8 @@ func (d *binding) setLevel(params []byte) {
 func (d *binding) rest() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for b, h := range d.links {
+	for _, h := range slices.Clone(d.links) {
+		b := h.link.b
 		if b.Builtin != nil || h.link.calls.Load() > 0 && h.link.private() {
 			continue
 		}
@@ -191,6 +193,6 @@ func (d *binding) rest() {
 			d.rested = make(map[string]bool)
 		}
 		d.rested[b.Name] = true
-		d.giveUp(b)
+		d.giveUp(h)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // of returns the binding of a session, made on first use.
 func (s *sessions) of(session *front.Session) *binding {
 	return session.Attached(func() front.Attachment {
-		d := &binding{sessions: s, session: session, links: make(map[*backend]*held)}
+		d := &binding{sessions: s, session: session}
 		d.recall()
 		d.leave = s.audience.Join(d.announce)
 		s.bindings.Store(d, nil)
@@ -46,7 +46,7 @@ func (l *link) join(ctx context.Context, c *liveConn) {
 func (d *binding) link(b *backend, init func() []byte) (l *link, joined bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.links[b]; h != nil {
+	if h := d.linked(b); h != nil {
 		return h.link, false
 	}
 	d.replaced(b)
@@ -56,7 +56,7 @@ func (d *binding) link(b *backend, init func() []byte) (l *link, joined bool) {
 	h.watcher.again = func(uri string, with *gate.Charge) bool { return d.subscribesAgain(b, uri, with) }
 	d.place(h, b, init)
 	h.stop = h.link.hub.watch(h.watcher)
-	d.links[b] = h
+	d.links = append(d.links, h)
 	if d.closed {
 		h.close()
 	} else if len(d.kept[b.Name]) > 0 || d.rested[b.Name] && h.watcher.listens {

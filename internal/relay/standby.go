@@ -101,7 +101,7 @@ func (s *standby) waiting() (out []*watcher) {
 	if s.hub.guarded != s {
 		return nil
 	}
-	for w := range s.hub.watchers {
+	for _, w := range s.hub.watchers {
 		if w.listens && w.session != nil {
 			out = append(out, w)
 		}

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"weak"
 
+	"github.com/doorward/doorward/internal/base/lifetime"
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -54,44 +56,70 @@ type httpConn struct {
 	cancel context.CancelFunc
 
 	mu        sync.Mutex
-	calls     map[int64]*httpCall
+	calls     inFlight
 	end       error // why the connection is over; nil while it is not
 	listening bool
 	done      chan struct{}
 	after     []func() // called when done is closed
 }
 
-// identity holds what every request of a connection carries. It is replaced, never changed,
-// because requests share the header map.
+// identity names a connection to its server. It is replaced, never changed.
 type identity struct {
-	header  http.Header         // of a POST
-	head    func() *egress.Head // of all POSTs with this header
-	session string              // as the server gave it, "" for none
-	version string              // negotiated, "" before
+	session string // as the server gave it, "" for none
+	version string // negotiated, "" before
+
+	mu   sync.Mutex
+	made weak.Pointer[posting] // used last; the collector takes that of an idle connection
+}
+
+// posting holds what every POST of a connection carries. It is never changed, because requests
+// share the header map.
+type posting struct {
+	header http.Header
+	head   *egress.Head // of all POSTs with this header
 }
 
 func (s *Server) newHTTP(modern bool, on func(Event)) *httpConn {
 	c := &httpConn{srv: s, modern: modern, done: make(chan struct{})}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.ctx, c.cancel = lifetime.New(context.Background())
 	c.events = outlet{on: on, max: s.def.MaxMessage, held: true}
 	c.own = outlet{on: c.answerOwn, max: s.def.MaxMessage}
 	c.become("", "")
 	return c
 }
 
-// become sets what later requests carry.
+// become sets what later requests carry. The session is copied, because it was read together
+// with the rest of an answer's header.
 func (c *httpConn) become(session, version string) {
-	h := c.srv.header()
+	c.who.Store(&identity{session: strings.Clone(session), version: strings.Clone(version)})
+}
+
+// posting returns what a POST carries.
+func (c *httpConn) posting() *posting {
+	who := c.who.Load()
+	who.mu.Lock()
+	defer who.mu.Unlock()
+	p := who.made.Value()
+	if p == nil {
+		h := who.header(c.srv)
+		p = &posting{header: h, head: egress.NewHead(c.request(context.Background(), http.MethodPost, h))}
+		who.made = weak.Make(p)
+	}
+	return p
+}
+
+// header returns the header of a POST.
+func (w *identity) header(s *Server) http.Header {
+	h := s.header()
 	h["Content-Type"] = []string{mediaJSON}
 	h["Accept"] = []string{mediaJSON + ", " + mediaEvents}
-	if session != "" {
-		h[headerSession] = []string{session}
+	if w.session != "" {
+		h[headerSession] = []string{w.session}
 	}
-	if version != "" {
-		h[headerVersion] = []string{version}
+	if w.version != "" {
+		h[headerVersion] = []string{w.version}
 	}
-	head := sync.OnceValue(func() *egress.Head { return egress.NewHead(c.request(context.Background(), http.MethodPost, h)) })
-	c.who.Store(&identity{header: h, head: head, session: session, version: version})
+	return h
 }
 
 // header returns what every request to this server carries: the configured headers and
@@ -130,13 +158,11 @@ func (c *httpConn) request(ctx context.Context, method string, h http.Header) *h
 // post sends body with the header, nil for that of the connection. It uses the transport
 // directly: there are no redirects to follow, and no cookies.
 func (c *httpConn) post(ctx context.Context, body []byte, header http.Header) (*http.Response, error) {
-	who := c.who.Load()
-	req := c.request(ctx, http.MethodPost, who.header)
 	if header != nil {
-		req.Header = header
-		return c.srv.send(req, body, nil)
+		return c.srv.send(c.request(ctx, http.MethodPost, header), body, nil)
 	}
-	return c.srv.send(req, body, who.head())
+	p := c.posting()
+	return c.srv.send(c.request(ctx, http.MethodPost, p.header), body, p.head)
 }
 
 // send sends a POST with a body. head is that of the request, or nil; see egress.Message.
@@ -308,7 +334,7 @@ func (c *httpConn) deleteSession() {
 	defer c.over()
 	ctx, cancel := context.WithTimeout(context.Background(), sideLimit)
 	defer cancel()
-	req := c.request(ctx, http.MethodDelete, c.who.Load().header.Clone())
+	req := c.request(ctx, http.MethodDelete, c.posting().header.Clone())
 	delete(req.Header, "Content-Type")
 	resp, err := c.srv.roundTrip(req)
 	if err != nil {
@@ -332,7 +358,7 @@ func (c *httpConn) answerOwn(ev Event) {
 // (Streamable HTTP, "Standard Headers"), and the client's Mcp-Param-*. No other header of the
 // client is used.
 func (c *httpConn) modernHeader(method string, params []byte, extra http.Header) http.Header {
-	base := c.who.Load().header
+	base := c.posting().header
 	h := make(http.Header, len(base)+len(extra)+3)
 	for name, values := range extra {
 		if name = http.CanonicalHeaderKey(name); strings.HasPrefix(name, headerParam) {

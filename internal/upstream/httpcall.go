@@ -22,6 +22,7 @@ type httpCall struct {
 	r        *Request
 	on       func(Event)
 	id       int64
+	place    int             // in the calls of the connection; guarded by its lock
 	parent   context.Context // the caller's
 	ctx      context.Context // ends with the caller's until the answer, at the limit of the call, and at Close
 	cancel   context.CancelFunc
@@ -77,10 +78,7 @@ func (x *httpCall) begin() error {
 		x.cancel()
 		return unsent(c.end)
 	}
-	if c.calls == nil {
-		c.calls = make(map[int64]*httpCall)
-	}
-	c.calls[x.id] = x
+	c.calls.add(x)
 	return nil
 }
 
@@ -115,10 +113,35 @@ func (x *httpCall) expired(end context.CancelCauseFunc) {
 	}
 }
 
+// inFlight holds the running calls of a connection, which know their places in it. A connection
+// without a call keeps little memory for it.
+type inFlight []*httpCall
+
+// fewCalls is the largest room for calls that a connection without a call keeps.
+const fewCalls = 4
+
+func (f *inFlight) add(x *httpCall) {
+	x.place = len(*f)
+	*f = append(*f, x)
+}
+
+// remove takes out a call, and moves the last one to its place.
+func (f *inFlight) remove(x *httpCall) {
+	all := *f
+	last := len(all) - 1
+	all[x.place] = all[last]
+	all[x.place].place = x.place
+	all[last] = nil
+	*f = all[:last]
+	if last == 0 && cap(all) > fewCalls {
+		*f = nil
+	}
+}
+
 func (x *httpCall) leave() {
 	x.apart()
 	x.c.mu.Lock()
-	delete(x.c.calls, x.id)
+	x.c.calls.remove(x)
 	if x.timer != nil {
 		x.timer.Stop()
 	}

@@ -175,7 +175,7 @@ func isPassing(status int) bool {
 
 // get opens a stream, after the event lastEvent if that is not empty.
 func (c *httpConn) get(ctx context.Context, lastEvent string) (*http.Response, error) {
-	req := c.request(ctx, http.MethodGet, c.who.Load().header.Clone())
+	req := c.request(ctx, http.MethodGet, c.posting().header.Clone())
 	delete(req.Header, "Content-Type")
 	req.Header["Accept"] = []string{mediaEvents}
 	if lastEvent != "" {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/lifetime"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -112,7 +113,7 @@ func (l *listener) begin() step {
 		l.full(err)
 		return again
 	}
-	ctx, cancel := context.WithCancel(l.c.ctx)
+	ctx, cancel := lifetime.New(l.c.ctx)
 	end := func() { cancel(); leave() }
 	resp, err := l.open(ctx)
 	if err != nil {
@@ -302,8 +303,10 @@ func (l *listener) progress(m wire.Message) {
 func (c *httpConn) token(id int64) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x := c.calls[id]; x != nil {
-		return x.r.ProgressToken
+	for _, x := range c.calls {
+		if x.id == id {
+			return x.r.ProgressToken
+		}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/lifetime"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -82,7 +83,7 @@ func newSession(id string, who *principal.Principal, server string, t transport,
 	sum := sha256.Sum256([]byte(id))
 	s := &Session{Who: who, Server: server, Digest: hex.EncodeToString(sum[:8]), id: id, transport: t}
 	s.main = newEventLog(0, t == overStreamable)
-	s.ctx, s.end = context.WithCancel(context.Background())
+	s.ctx, s.end = lifetime.New(context.Background())
 	s.seen.Store(now.UnixNano())
 	s.retain()
 	return s

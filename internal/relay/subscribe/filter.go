@@ -24,10 +24,7 @@ type Filter struct {
 func (f *Filter) Named() int { return len(f.URIs) + len(f.Tasks) }
 
 // Lists returns the filter for every list and no object.
-func Lists() *Filter {
-	return &Filter{Tools: true, Prompts: true, Resources: true,
-		URIs: make(map[string]bool), Tasks: make(map[string]bool), Rest: make(map[string]string)}
-}
+func Lists() *Filter { return &Filter{Tools: true, Prompts: true, Resources: true} }
 
 // Wants reports whether a change is part of the filter.
 func (f *Filter) Wants(method string, params []byte) bool {
@@ -143,13 +140,21 @@ func (f *Filter) Both(g *Filter) *Filter {
 // Add adds the requests of g to f. If a member that Doorward does not know has two values,
 // the first one stays.
 func (f *Filter) Add(g *Filter) {
-	maps.Copy(f.URIs, g.URIs)
-	maps.Copy(f.Tasks, g.Tasks)
-	for key, value := range g.Rest {
-		if f.Rest[key] == "" {
-			f.Rest[key] = value
+	f.URIs, f.Tasks, f.Rest = united(f.URIs, g.URIs), united(f.Tasks, g.Tasks), united(f.Rest, g.Rest)
+}
+
+// united adds to a map, nil for an empty one, the entries of another whose keys it lacks, and
+// returns it.
+func united[V any](m, more map[string]V) map[string]V {
+	if m == nil {
+		return maps.Clone(more)
+	}
+	for key, value := range more {
+		if _, ok := m[key]; !ok {
+			m[key] = value
 		}
 	}
+	return m
 }
 
 // Covers reports whether f asks for every object and member that g asks for.

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bufio"
 	"io"
 	"net"
 )
@@ -20,8 +21,21 @@ func (b *plainBody) Await(f func()) bool {
 	if b.p.await == nil || b.over.Load() || b.c.r.Buffered() > 0 {
 		return false
 	}
-	return b.c.wait(b.p.await, f)
+	size := b.c.r.Size()
+	b.c.buffer(leastBytes)
+	if !b.c.wait(b.p.await, func() { b.c.buffer(size); f() }) {
+		b.c.buffer(size)
+		return false
+	}
+	return true
 }
+
+// leastBytes is the size of the buffer of a connection that is not read.
+const leastBytes = 16
+
+// buffer replaces the empty read buffer. The reader of the answer's body keeps a reference to r, so
+// its content is replaced.
+func (c *plainConn) buffer(size int) { *c.r = *bufio.NewReaderSize(c, size) }
 
 // wait calls f when the connection can be read, or when the request is cancelled.
 func (c *plainConn) wait(await func(net.Conn, func()) (func() bool, error), f func()) bool {

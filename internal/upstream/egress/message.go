@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strconv"
 )
@@ -11,7 +12,10 @@ import (
 // Head is the head of a request in the form in which net/http writes it. It serves all requests
 // that differ in their bodies only.
 type Head struct {
-	of            *http.Request
+	method, host  string
+	url           *url.URL
+	close         bool
+	header        http.Header
 	before, after []byte // the text around the value of Content-Length
 }
 
@@ -26,20 +30,19 @@ func NewHead(template *http.Request) *Head {
 	if empty.Write(&b) != nil {
 		return nil
 	}
-	before, after, ok := bytes.Cut(b.Bytes(), []byte(lengthLine+"0"))
+	before, after, ok := bytes.Cut(bytes.Clone(b.Bytes()), []byte(lengthLine+"0"))
 	if !ok {
 		return nil
 	}
-	return &Head{template, before, after}
+	return &Head{template.Method, template.Host, template.URL, template.Close, template.Header, before, after}
 }
 
 // fits reports whether h is the head of a request: nothing but the body and the context differ
 // from the template.
 func (h *Head) fits(req *http.Request) bool {
-	t := h.of
-	return req.Method == t.Method && req.URL == t.URL && req.Host == t.Host && req.Close == t.Close &&
+	return req.Method == h.method && req.URL == h.url && req.Host == h.host && req.Close == h.close &&
 		len(req.TransferEncoding) == 0 && // a trailer needs chunks
-		reflect.ValueOf(req.Header).UnsafePointer() == reflect.ValueOf(t.Header).UnsafePointer()
+		reflect.ValueOf(req.Header).UnsafePointer() == reflect.ValueOf(h.header).UnsafePointer()
 }
 
 // Message is the body of a request, held in memory. A request over plain HTTP is written with the

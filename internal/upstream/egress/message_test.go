@@ -47,11 +47,8 @@ func TestWriteIsNetHTTPs(t *testing.T) {
 		"the body once more": func(req *http.Request) { req.Body, _ = req.Body.(*Message).Again() },
 	} {
 		for _, body := range []string{"", "{}", strings.Repeat("x", 100<<10)} {
+			of := template(t)
 			written := func(head *Head, write func(*bytes.Buffer, *http.Request) error) (string, error) {
-				of := template(t)
-				if head != nil {
-					of = head.of
-				}
 				req := of.WithContext(t.Context())
 				req.Body, req.ContentLength = NewMessage(head, []byte(body)), int64(len(body))
 				change(req)
@@ -60,7 +57,7 @@ func TestWriteIsNetHTTPs(t *testing.T) {
 				return b.String(), err
 			}
 			want, wantErr := written(nil, func(b *bytes.Buffer, req *http.Request) error { return req.Write(b) })
-			got, err := written(NewHead(template(t)), write)
+			got, err := written(NewHead(of), write)
 			if diff := cmp.Diff(want, got); diff != "" || (err == nil) != (wantErr == nil) {
 				t.Errorf("%s, %d bytes: %v, want %v\n%s", name, len(body), err, wantErr, diff)
 			}

@@ -1,0 +1,135 @@
+// Package lifetime has a context for what lives long and is idle most of the time.
+package lifetime
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// New returns a context that ends with its parent, or when end is called. It is a context of
+// context.WithCancel, except that it keeps nothing for contexts that were derived from it and
+// have ended: context.WithCancel keeps a map of 250 bytes once it has had one.
+func New(parent context.Context) (ctx context.Context, end context.CancelFunc) {
+	l := &life{parent: parent}
+	switch p := parent.(type) {
+	case *life:
+		l.stop = p.AfterFunc(func() { l.finish(p.Err()) })
+	default:
+		if parent.Done() != nil {
+			l.stop = context.AfterFunc(parent, func() { l.finish(parent.Err()) })
+		}
+	}
+	return l, l.end
+}
+
+// life is the context that New returns. Its lock is not held while another context ends.
+type life struct {
+	parent context.Context
+	stop   func() bool // ends the wait for the parent's end; nil: it has none
+
+	mu    sync.Mutex
+	done  chan struct{} // nil: Done was not called
+	err   error         // nil: it has not ended
+	first *waiter
+}
+
+// waiter is a function to call at the end of a life, in a list of all of them.
+type waiter struct {
+	f          func()
+	prev, next *waiter
+	called     bool
+}
+
+func (l *life) Deadline() (time.Time, bool) { return l.parent.Deadline() }
+
+func (l *life) Value(key any) any { return l.parent.Value(key) }
+
+func (l *life) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+func (l *life) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.err != nil {
+			close(l.done)
+		}
+	}
+	return l.done
+}
+
+// AfterFunc calls f when the context ends, and on a goroutine of its own if it has ended. stop
+// ends that, and reports whether f will not be called. Package context calls it for each
+// context that is derived from this one; such an f returns at once.
+func (l *life) AfterFunc(f func()) (stop func() bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	w := &waiter{f: f, next: l.first}
+	if l.first != nil {
+		l.first.prev = w
+	}
+	l.first = w
+	return func() bool { return l.remove(w) }
+}
+
+// remove takes a waiter out of the list; false: it was taken before.
+func (l *life) remove(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.called {
+		return false
+	}
+	w.called = true
+	if w.next != nil {
+		w.next.prev = w.prev
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		l.first = w.next
+	}
+	return true
+}
+
+// end is the context.CancelFunc.
+func (l *life) end() {
+	l.finish(context.Canceled)
+	if l.stop != nil {
+		l.stop()
+	}
+}
+
+// finish ends the context and what was derived from it.
+func (l *life) finish(err error) {
+	all := l.taken(err)
+	for w := all; w != nil; w = w.next {
+		w.f()
+	}
+}
+
+// taken ends the context, and returns the list of its waiters; nil: it had ended, or has none.
+func (l *life) taken(err error) (all *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return nil
+	}
+	l.err = err
+	if l.done != nil {
+		close(l.done)
+	}
+	all, l.first = l.first, nil
+	for w := all; w != nil; w = w.next {
+		w.called = true
+	}
+	return all
+}
