@@ -42,6 +42,9 @@ type Options struct {
 	// of a request has not been read. nil, or a nil function: it cannot be measured, and an
 	// open stream is then no sign of life.
 	Unread func(ctx context.Context) func() (int, error)
+	// HungUp returns a function that reports whether the client has closed the connection of a
+	// request. nil, or a nil function: only the context of the request tells.
+	HungUp func(ctx context.Context) func() bool
 	// Await calls f on a goroutine of its own when the connection of an event stream can be
 	// read, or was closed here. nil or false: the connection has to be read until then.
 	Await func(c net.Conn, f func()) bool
@@ -69,6 +72,14 @@ type Options struct {
 	// StreamTime is how long the event stream of one call is held open. Then a client of
 	// 2025-11-25 has to reconnect for the rest (SEP-1699). 0: as long as the call takes.
 	StreamTime time.Duration
+}
+
+// hungUp returns HungUp for the connection of a request; nil: it is unknown.
+func (o *Options) hungUp(r *http.Request) func() bool {
+	if o.HungUp == nil {
+		return nil
+	}
+	return o.HungUp(r.Context())
 }
 
 // each returns the number of sessions that a principal may have.

@@ -43,11 +43,15 @@ type Exchange struct {
 	stream   *stream
 	request  *http.Request   // the request that carried the message; nil: none
 	client   context.Context // ends when the client closes the connection of a call in a session; nil: the context of the call does
+	hungUp   func() bool     // of Options.HungUp
 }
 
 // Left reports that the connection of the message has ended. In a session this does not
-// cancel the call, and the answer may be lost.
-func (x *Exchange) Left() bool { return x.client != nil && x.client.Err() != nil }
+// cancel the call, and the answer may be lost. The kernel is asked too, because the end of
+// client follows some time after the client has closed the connection.
+func (x *Exchange) Left() bool {
+	return x.client != nil && x.client.Err() != nil || x.hungUp != nil && x.hungUp()
+}
 
 // Sent returns a header of the HTTP request that carried the message; "": none.
 func (x *Exchange) Sent(name string) string {

@@ -55,7 +55,7 @@ func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 
 func (d *Door) modernExchange(in *inbound, m *wire.Message, version string, st *stream) *Exchange {
 	x := &Exchange{Who: in.who, Server: in.server, Era: Modern, Version: version,
-		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st, request: in.r, Namespace: namespace(in.r.Header), Delivery: delivery(in.r)}
+		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st, request: in.r, Namespace: namespace(in.r.Header), Delivery: delivery(in.r), hungUp: d.o.hungUp(in.r)}
 	if !overStdio(in.r.Header) {
 		x.Header = in.r.Header
 	}

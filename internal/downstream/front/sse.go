@@ -144,7 +144,7 @@ func (e sseFace) accept(in *inbound, m *wire.Message, s *Session, buf *buffer) e
 		defer cancel()
 		defer s.leave(msg.ID)
 		x := streamable(e).exchange(in, &msg, s, &stream{log: s.main, shared: true, began: true})
-		x.client = nil // the answer goes to the session's stream, not to this connection
+		x.client, x.hungUp = nil, nil // the answer goes to the session's stream, not to this connection
 		defer e.d.during(x, cancel)()
 		e.answer(ctx, in, &msg, x)
 	}()

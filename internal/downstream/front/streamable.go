@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -60,7 +61,7 @@ func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.M
 func (f streamable) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
 	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.version.name(), Session: s,
 		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st, request: in.r,
-		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r), client: in.r.Context()}
+		Confirmed: m.Method != "initialize" && s.confirms(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r), client: in.r.Context(), hungUp: f.d.o.hungUp(in.r)}
 }
 
 // full answers a request that exceeds a limit of the front.
@@ -173,6 +174,9 @@ func (f streamable) serveLong(ctx context.Context, cancel context.CancelFunc, x 
 	gone, left := context.WithCancel(context.Background())
 	keep := context.AfterFunc(x.client, left)
 	x.client = gone
+	hungUp, held := x.hungUp, new(atomic.Bool)
+	held.Store(true)
+	x.hungUp = func() bool { return hungUp != nil && held.Load() && hungUp() }
 	done := make(chan struct{})
 	back := f.d.during(x, cancel)
 	go func() {
@@ -185,6 +189,7 @@ func (f streamable) serveLong(ctx context.Context, cancel context.CancelFunc, x 
 	x.stream.watch()
 	x.stream.hold(done, f.d.o.StreamTime)
 	keep() // Doorward ends the connection here: its client has not left
+	held.Store(false)
 	x.stream.leave()
 }
 

@@ -45,6 +45,17 @@ func unsent(c net.Conn) (n int, err error) {
 	return n, nil
 }
 
+// HungUp reports whether the process at the other end has closed c, or its half for writing.
+// It is true as soon as the kernel has the end, also while data in front of it is unread.
+func HungUp(c net.Conn) (hung bool) {
+	_ = control(c, func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(p, 0)
+		hung = n > 0 && err == nil
+	})
+	return hung
+}
+
 // control calls f with the descriptor of a connection.
 func control(c net.Conn, f func(fd uintptr)) error {
 	if attest.Control(c, f) {
