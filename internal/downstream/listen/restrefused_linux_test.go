@@ -51,11 +51,11 @@ func TestOneConnectionTriesToRestAgain(t *testing.T) {
 		}
 		now := time.Now()
 		r.failed.Store(&now)
-		time.Sleep(restTime - 1)
+		time.Sleep(restTime - time.Nanosecond)
 		if !r.pauses() {
 			t.Error("tries before the pause is over")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if r.pauses() || !r.pauses() {
 			t.Error("not exactly one connection tries again")
 		}
