@@ -148,7 +148,7 @@ func (s consoleServers) Definitions(server string) map[string][]byte {
 	return s.d.definitions.pins.Definitions(server)
 }
 
-func (s consoleServers) Stderr(server string) []string { return s.d.said.of(server) }
+func (s consoleServers) Stderr(server string) []string { return s.d.stderr.of(server) }
 
 func (s consoleServers) Restart(server string) (ended int, err error) {
 	n, found := s.d.relay.RestartServer(server)

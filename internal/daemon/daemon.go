@@ -78,7 +78,7 @@ type Daemon struct {
 	console   *console.Console
 	passkeys  *passkey.Book
 	warmth    *warmth
-	said      said // the last lines of the servers' standard error
+	stderr    stderrLines // the last lines of the servers' standard error
 
 	cleanup undoing
 }

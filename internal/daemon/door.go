@@ -191,9 +191,9 @@ func above(r *http.Request) (processes []string, complete bool) {
 	return all, err == nil
 }
 
-// held is above for a TCP connection on this machine. told is false if the holder cannot be
+// held is above for a TCP connection on this machine. determined is false if the holder cannot be
 // determined on this system.
-func held(r *http.Request) (processes []string, told bool) {
+func held(r *http.Request) (processes []string, determined bool) {
 	o := listen.From(r.Context())
 	if o == nil || o.Peer != nil {
 		return nil, false

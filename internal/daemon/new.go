@@ -170,7 +170,7 @@ func (d *Daemon) openServers() error {
 		return err
 	}
 	d.policy.Store(rules)
-	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, d.outward, nil, d.heard)
+	set, err := newServers(d.o.Config, d.runner, d.log, d.o.Version, d.outward, nil, d.noteStderr)
 	if err != nil {
 		return err
 	}
@@ -219,9 +219,9 @@ func (d *Daemon) compilePolicy(c *config.Config) (*rules, error) {
 	return nil, fmt.Errorf("the policy: %w", errors.Join(all...))
 }
 
-// heard takes a line of a server's standard error.
-func (d *Daemon) heard(server, line string) {
-	d.said.note(server, line)
+// noteStderr takes a line of a server's standard error.
+func (d *Daemon) noteStderr(server, line string) {
+	d.stderr.note(server, line)
 	d.unseen.note(server, line)
 }
 

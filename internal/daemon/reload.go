@@ -34,7 +34,7 @@ func takeOver(d *Daemon, c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
-	set, err := newServers(c, d.runner, d.log, d.o.Version, d.outward, d.servers, d.heard)
+	set, err := newServers(c, d.runner, d.log, d.o.Version, d.outward, d.servers, d.noteStderr)
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}

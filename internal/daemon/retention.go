@@ -98,7 +98,7 @@ func (r *retention) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	began, settled := time.Now(), time.Time{}
-	said, until := "", time.Time{} // a damaged log is not verified again with each closed segment
+	logged, until := "", time.Time{} // a damaged log is not verified again with each closed segment
 	for {
 		select {
 		case <-ctx.Done():
@@ -123,8 +123,8 @@ func (r *retention) run(ctx context.Context) {
 				pause = retainEvery
 			}
 			until = time.Now().Add(pause)
-			if said != err.Error() {
-				said = err.Error()
+			if logged != err.Error() {
+				logged = err.Error()
 				r.checkpoints.o.Log.Warn("the audit log is not pruned; trying again", "err", err)
 			}
 		}

@@ -21,7 +21,7 @@ func (in *intake) refused(b []byte) error {
 	switch {
 	case !g.message:
 		in.stream.srv.counts.garbage.Add(1)
-		in.stream.srv.said.garbled(b)
+		in.stream.srv.diagnostics.garbled(b)
 	default:
 		in.stream.srv.counts.violations.Add(1)
 		in.blame(g)

@@ -66,8 +66,8 @@ func (c *call) arm(d time.Duration) {
 	c.expire = c.timer.C
 }
 
-// heard restarts the limit of silence, because a message of the call has arrived.
-func (c *call) heard() {
+// resetIdle restarts the limit of silence, because a message of the call has arrived.
+func (c *call) resetIdle() {
 	if c.idle <= 0 {
 		return
 	}

@@ -43,14 +43,14 @@ const maxSessionID = 4096
 // The goroutine that calls reads the answer itself, so a result is neither passed to another
 // goroutine nor copied.
 type httpConn struct {
-	srv    *Server
-	modern bool
-	who    atomic.Pointer[identity]
-	ids    atomic.Int64
-	hold   hold
-	events outlet // to the owner of the connection
-	own    outlet // answers what the server asks of the connection itself
-	heard  func() // called when an answer begins; set during a probe only
+	srv       *Server
+	modern    bool
+	who       atomic.Pointer[identity]
+	ids       atomic.Int64
+	hold      hold
+	events    outlet // to the owner of the connection
+	own       outlet // answers what the server asks of the connection itself
+	answering func() // called when an answer begins; set during a probe only
 
 	ctx    context.Context // of the background work
 	cancel context.CancelFunc

@@ -186,8 +186,8 @@ func (x *httpCall) message() (body []byte, header http.Header) {
 
 // receive reads the answer to the POST.
 func (x *httpCall) receive(resp *http.Response) (Reply, error) {
-	if x.c.heard != nil {
-		x.c.heard()
+	if x.c.answering != nil {
+		x.c.answering()
 	}
 	if err := x.checkSession(resp); err != nil {
 		resp.Body.Close()
@@ -267,7 +267,7 @@ func (x *httpCall) garbled() error {
 // route passes a message to its receiver, and reports whether it is the answer to this call.
 func (x *httpCall) route(m wire.Message) (answered bool) {
 	if m.Kind != wire.Response {
-		x.told(m)
+		x.received(m)
 		return false
 	}
 	id, ok := m.ID.Int()
@@ -282,8 +282,8 @@ func (x *httpCall) route(m wire.Message) (answered bool) {
 	return false
 }
 
-// told passes on a message of the server during this call.
-func (x *httpCall) told(m wire.Message) {
+// received passes on a message of the server during this call.
+func (x *httpCall) received(m wire.Message) {
 	counts := &x.c.srv.counts
 	switch {
 	case m.Kind == wire.Request && x.c.modern:

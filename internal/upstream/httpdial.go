@@ -48,11 +48,11 @@ func (s *Server) modernHTTP(ctx context.Context, meta []byte, on func(Event)) (C
 	defer limit.Stop()
 	c := s.newHTTP(true, on)
 	silent := false
-	c.heard = func() { silent = limit.Reset(s.deps.ProbeTimeout) }
+	c.answering = func() { silent = limit.Reset(s.deps.ProbeTimeout) }
 	version, _ := rawjson.GetString(meta, wire.MetaVersion)
 	c.become("", version)
 	reply, err := c.Call(probe, discover(meta), nil)
-	c.heard = nil
+	c.answering = nil
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()

@@ -37,7 +37,7 @@ type listener struct {
 	pause     time.Duration // before the next attempt
 	asked     time.Duration // the pause that the server named; 0: none
 	bad       int           // refused messages since the last good one
-	told      bool          // logged that there is no stream at present
+	warned    bool          // logged that there is no stream at present
 	again     bool          // there was an attempt before
 	stream    *eventStream  // nil: not open
 	woken     bool          // the stream has data that is not read
@@ -201,8 +201,8 @@ func (l *listener) full(err error) {
 
 // report logs, once until the next stream, that there is none and why.
 func (l *listener) report(why slog.Attr) {
-	if !l.told {
-		l.told = true
+	if !l.warned {
+		l.warned = true
 		l.c.srv.log.Warn("no stream for messages of the server", why)
 	}
 }
@@ -238,7 +238,7 @@ func (l *listener) follow() step {
 // opened notes that the stream is open. The pause after it is the one that the server named,
 // or a longer one, because the stream may end at once.
 func (l *listener) opened() {
-	l.told = false
+	l.warned = false
 	if l.asked > 0 {
 		l.pause = l.asked
 		return

@@ -72,7 +72,7 @@ func (in *intake) route(m wire.Message, owned bool) {
 	case wire.Request:
 		in.asked(m, owned)
 	case wire.Notification:
-		in.told(m, owned)
+		in.notified(m, owned)
 	}
 }
 
@@ -117,8 +117,8 @@ func (in *intake) asked(m wire.Message, owned bool) {
 	}
 }
 
-// told passes a notification to its call or to the connection.
-func (in *intake) told(m wire.Message, owned bool) {
+// notified passes a notification to its call or to the connection.
+func (in *intake) notified(m wire.Message, owned bool) {
 	switch {
 	case m.Method == methodProgress:
 		in.progress(m)

@@ -35,18 +35,18 @@ func (s *Server) Counts() Counts {
 // last lines on standard error since a process was last started: at most 5, each of at most
 // 200 bytes, preceded by the first line that names an error, or else looks like one.
 func (s *Server) LastWords() (end string, lines []string) {
-	s.said.mu.Lock()
-	defer s.said.mu.Unlock()
-	if f := s.said.fault; f != "" && !slices.Contains(s.said.lines, f) {
+	s.diagnostics.mu.Lock()
+	defer s.diagnostics.mu.Unlock()
+	if f := s.diagnostics.fault; f != "" && !slices.Contains(s.diagnostics.lines, f) {
 		lines = append(lines, f)
 	}
-	return s.said.end, append(lines, s.said.lines...)
+	return s.diagnostics.end, append(lines, s.diagnostics.lines...)
 }
 
 // Stray returns how many lines on standard output, or events, were no messages, and the last
 // of these lines, of at most 200 bytes.
 func (s *Server) Stray() (n int64, last string) {
-	s.said.mu.Lock()
-	defer s.said.mu.Unlock()
-	return s.counts.garbage.Load(), s.said.stray
+	s.diagnostics.mu.Lock()
+	defer s.diagnostics.mu.Unlock()
+	return s.counts.garbage.Load(), s.diagnostics.stray
 }

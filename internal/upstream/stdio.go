@@ -42,7 +42,7 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 		return nil, &fault{kind: ErrOpen, reason: fmt.Sprintf("it ended repeatedly, next start in %s", wait.Round(time.Millisecond)), retry: wait}
 	}
 	started := time.Now()
-	s.said.begin()
+	s.diagnostics.begin()
 	proc, err := s.deps.Runner.Start(process.Spec{
 		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Sandbox: s.def.Sandbox, Stderr: s.stderr(),
 	})
@@ -73,7 +73,7 @@ func (c *stdioConn) noteStatus() {
 	if err := c.proc.Err(); err != nil {
 		how = err.Error()
 	}
-	c.srv.said.ended(how)
+	c.srv.diagnostics.ended(how)
 }
 
 // awaitStatus waits a moment for the end of a process whose output has ended, so that an
@@ -97,7 +97,7 @@ func (s *Server) Pause(initParams []byte) time.Duration {
 // stderr returns the receiver of a child's standard error.
 func (s *Server) stderr() func(string) {
 	return func(line string) {
-		s.said.add(line)
+		s.diagnostics.add(line)
 		if s.def.KeepStderr {
 			s.log.Info("server stderr", slog.String("line", line))
 		}

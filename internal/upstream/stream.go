@@ -107,7 +107,7 @@ func (s *stream) run(ctx context.Context, r *Request, c *call) (Reply, error) {
 			c.on(ev)
 		}
 		if len(events) > 0 {
-			c.heard()
+			c.resetIdle()
 		}
 		if finished {
 			return c.reply, c.err

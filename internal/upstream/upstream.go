@@ -92,19 +92,19 @@ type Deps struct {
 
 // Server is one configured MCP server. It holds no connection itself.
 type Server struct {
-	def       Definition
-	deps      Deps
-	log       *slog.Logger
-	url       *url.URL          // http, sse
-	origin    string            // http, sse: of url
-	transport *egress.Transport // http, sse
-	template  *http.Request     // http, sse: to the URL, without a header
-	circuit   circuit           // http, sse
-	streams   atomic.Int64      // http, sse: held open beside the calls
-	agent     string            // User-Agent
-	backoff   restarts          // stdio
-	said      said              // stdio
-	counts    counters
+	def         Definition
+	deps        Deps
+	log         *slog.Logger
+	url         *url.URL          // http, sse
+	origin      string            // http, sse: of url
+	transport   *egress.Transport // http, sse
+	template    *http.Request     // http, sse: to the URL, without a header
+	circuit     circuit           // http, sse
+	streams     atomic.Int64      // http, sse: held open beside the calls
+	agent       string            // User-Agent
+	backoff     restarts          // stdio
+	diagnostics diagnostics       // stdio
+	counts      counters
 }
 
 // New checks the definition. It starts and dials nothing.

@@ -17,8 +17,8 @@ func (q operatorRequest) by() Caller {
 	return Caller{Who: q.who, Processes: processes, Complete: complete}
 }
 
-// told answers with the result of an act of the operator.
-func (q operatorRequest) told(out any, err error) error {
+// answer answers with the result of an act of the operator.
+func (q operatorRequest) answer(out any, err error) error {
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (q operatorRequest) wrong(err error) error {
 }
 
 func (q operatorRequest) adminList() error {
-	return q.told(q.operator().List(q.r.Context(), q.by()))
+	return q.answer(q.operator().List(q.r.Context(), q.by()))
 }
 
 // adminShow returns the versions of a name, or with ?version= one content.
@@ -47,11 +47,11 @@ func (q operatorRequest) adminShow() error {
 	ref := q.query.Get("version")
 	switch {
 	case ref == "":
-		return q.told(q.operator().Versions(q.r.Context(), q.by(), q.name))
+		return q.answer(q.operator().Versions(q.r.Context(), q.by(), q.name))
 	case !isRef(ref):
 		return q.wrong(malformed())
 	}
-	return q.told(q.operator().Show(q.r.Context(), q.by(), q.name, ref))
+	return q.answer(q.operator().Show(q.r.Context(), q.by(), q.name, ref))
 }
 
 // isRef reports whether s has the form of a label, or of a version or its prefix.
@@ -71,7 +71,7 @@ func (q operatorRequest) adminPut() error {
 	case len(*in.Content) > document.MaxBytes:
 		return q.wrong(tooLarge())
 	}
-	return q.told(q.operator().Put(q.r.Context(), q.by(), q.name, *in.Content, in.Replace))
+	return q.answer(q.operator().Put(q.r.Context(), q.by(), q.name, *in.Content, in.Replace))
 }
 
 func (q operatorRequest) adminPromote() error {
@@ -85,14 +85,14 @@ func (q operatorRequest) adminPromote() error {
 	if in.Version != "" && !isRef(in.Version) || in.Label != "" && !document.ValidName(in.Label) {
 		return q.wrong(malformed())
 	}
-	return q.told(q.operator().Promote(q.r.Context(), q.by(), q.name, in.Version, in.Label))
+	return q.answer(q.operator().Promote(q.r.Context(), q.by(), q.name, in.Version, in.Label))
 }
 
 func (q operatorRequest) adminRollback() error {
 	if err := q.args(&struct{}{}); err != nil {
 		return err
 	}
-	return q.told(q.operator().Rollback(q.r.Context(), q.by(), q.name))
+	return q.answer(q.operator().Rollback(q.r.Context(), q.by(), q.name))
 }
 
 func (q operatorRequest) adminRevoke() error {
@@ -105,11 +105,11 @@ func (q operatorRequest) adminRevoke() error {
 	if in.Version != "" && !isRef(in.Version) {
 		return q.wrong(malformed())
 	}
-	return q.told(q.operator().Revoke(q.r.Context(), q.by(), q.name, in.Version))
+	return q.answer(q.operator().Revoke(q.r.Context(), q.by(), q.name, in.Version))
 }
 
 func (q operatorRequest) adminAccess() error {
-	return q.told(q.operator().Access(q.r.Context(), q.by()))
+	return q.answer(q.operator().Access(q.r.Context(), q.by()))
 }
 
 func (q operatorRequest) adminCanary() error {
@@ -119,11 +119,11 @@ func (q operatorRequest) adminCanary() error {
 	if err := q.args(&in); err != nil {
 		return err
 	}
-	return q.told(q.operator().Canary(q.r.Context(), q.by(), in.Ref))
+	return q.answer(q.operator().Canary(q.r.Context(), q.by(), in.Ref))
 }
 
 func (q operatorRequest) adminSessions() error {
-	return q.told(q.operator().Sessions(q.r.Context(), q.by()))
+	return q.answer(q.operator().Sessions(q.r.Context(), q.by()))
 }
 
 func (q operatorRequest) adminIssue() error {
@@ -165,9 +165,9 @@ func (q operatorRequest) adminRevokeSession() error {
 	if err := q.args(&struct{}{}); err != nil {
 		return err
 	}
-	return q.told(q.operator().RevokeSession(q.r.Context(), q.by(), q.name))
+	return q.answer(q.operator().RevokeSession(q.r.Context(), q.by(), q.name))
 }
 
 func (q operatorRequest) adminStatus() error {
-	return q.told(q.operator().Status(q.r.Context(), q.by()))
+	return q.answer(q.operator().Status(q.r.Context(), q.by()))
 }

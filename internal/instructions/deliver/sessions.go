@@ -67,7 +67,7 @@ func (q sessionRequest) openSession() error {
 	defer pass.Leave("ok", 0)
 	ask, rule, err := q.wanted(in)
 	if err != nil {
-		return q.s.deliveries.turned(pass, rule, err)
+		return q.s.deliveries.refuseAdmitted(pass, rule, err)
 	}
 	token, made, err := q.s.o.Sessions.Issue(q.r.Context(), ask, func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
 	if err != nil {
@@ -153,7 +153,7 @@ func (q sessionRequest) renewSession() error {
 	defer pass.Leave("ok", 0)
 	old := q.reader.Session
 	if now := q.s.credentials.tiers(q.who); slices.ContainsFunc(old.Scope, func(t string) bool { return !slices.Contains(now, t) }) {
-		return q.s.deliveries.turned(pass, ruleScope, notPermitted(), sessionFields(old)...)
+		return q.s.deliveries.refuseAdmitted(pass, ruleScope, notPermitted(), sessionFields(old)...)
 	}
 	token, renewed, err := q.s.o.Sessions.Renew(q.r.Context(), old, func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
 	if err != nil {
@@ -172,7 +172,7 @@ func (q sessionRequest) endSession() error {
 	defer pass.Leave("ok", 0)
 	_, err = q.s.o.Sessions.End(q.r.Context(), q.reader.Session.ID, "ended", func(s *session.Session) any { return pass.Line(sessionFields(s)...) })
 	if errors.Is(err, session.ErrUnknown) {
-		return q.s.deliveries.turned(pass, rulePrefix+Expired, unauthenticated())
+		return q.s.deliveries.refuseAdmitted(pass, rulePrefix+Expired, unauthenticated())
 	}
 	if errors.Is(err, session.ErrUnsaved) {
 		q.s.ends.owe(pass.Line(sessionFields(q.reader.Session)...))
@@ -192,8 +192,8 @@ func (q sessionRequest) act(what string) gate.Act {
 	return a
 }
 
-// turned records that an admitted act is refused by a rule, and returns the reason.
-func (s *deliveries) turned(pass gate.Pass, rule string, why error, fields ...audit.Field) error {
+// refuseAdmitted records that an admitted act is refused by a rule, and returns the reason.
+func (s *deliveries) refuseAdmitted(pass gate.Pass, rule string, why error, fields ...audit.Field) error {
 	if refusal := pass.Refuse(rule, gate.CodeDenied, fields...); refusal.Err != nil {
 		return unrecorded(pass, refusal.Err)
 	}
@@ -203,7 +203,7 @@ func (s *deliveries) turned(pass gate.Pass, rule string, why error, fields ...au
 // unmade records that an admitted act was not done. The owner of the store takes back a
 // record whose commit failed.
 func (s *deliveries) unmade(pass gate.Pass, why error) error {
-	return s.turned(pass, rulePrefix+ruleWord(why), why)
+	return s.refuseAdmitted(pass, rulePrefix+ruleWord(why), why)
 }
 
 // own is the answer to the bearer of a session's token.

@@ -88,13 +88,13 @@ func (c *conn) callRead(ctx context.Context, p gate.Pass, args []byte) (upstream
 	var variable *document.VarError
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return c.said(textUnknown, true), nil
+		return c.textResult(textUnknown, true), nil
 	case errors.As(err, &variable):
-		return c.said(fmt.Sprintf("vars.%s: %s", variable.Name, variable.Text), true), nil
+		return c.textResult(fmt.Sprintf("vars.%s: %s", variable.Name, variable.Text), true), nil
 	case err != nil:
 		return upstream.Reply{}, err
 	}
-	reply := c.said(t.Body, false)
+	reply := c.textResult(t.Body, false)
 	reply.Result = marked(reply.Result, t)
 	return reply, nil
 }
@@ -133,7 +133,7 @@ func (c *conn) callStatus(p gate.Pass, args []byte) (upstream.Reply, error) {
 	if _, err := p.Record(field("state", status.State)); err != nil {
 		return upstream.Reply{}, unrecorded(p, err)
 	}
-	reply := c.said(string(out), false)
+	reply := c.textResult(string(out), false)
 	reply.Result = rawjson.Set(reply.Result, rawjson.Edit{Key: "structuredContent", Value: out})
 	return reply, nil
 }
@@ -142,11 +142,11 @@ func (c *conn) invalid(p gate.Pass) (upstream.Reply, error) {
 	if refusal := p.Refuse(ruleArguments, gate.CodeDenied); refusal.Err != nil {
 		return upstream.Reply{}, refusal.Err
 	}
-	return c.said(textInvalid, true), nil
+	return c.textResult(textInvalid, true), nil
 }
 
-// said returns a CallToolResult of one text.
-func (c *conn) said(text string, failed bool) upstream.Reply {
+// textResult returns a CallToolResult of one text.
+func (c *conn) textResult(text string, failed bool) upstream.Reply {
 	content := append([]byte(`[{"type":"text","text":`), rawjson.AppendQuote(nil, text)...)
 	out := rawjson.Set(nil, rawjson.Edit{Key: "content", Value: append(content, "}]"...)})
 	if failed {

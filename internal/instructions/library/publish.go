@@ -24,11 +24,11 @@ type State struct {
 
 // snapshot holds the data of Set and Lookup. It is replaced, never changed.
 type snapshot struct {
-	set    *document.Set
-	state  State
-	of     []*document.Document                       // the documents that the set was made of
-	said   document.Problems                          // the problems of the set
-	labels map[string]map[string][]*document.Document // by name and label: what may be delivered
+	set         *document.Set
+	state       State
+	of          []*document.Document                       // the documents that the set was made of
+	setProblems document.Problems                          // the problems of the set
+	labels      map[string]map[string][]*document.Document // by name and label: what may be delivered
 }
 
 // found is the result of the last look at the directory.
@@ -43,8 +43,8 @@ type found struct {
 // publisher makes the snapshot, and reports its changes.
 type publisher struct {
 	l       *Library
-	telling sync.Mutex // guards said
-	said    State      // the state that was last logged
+	logging sync.Mutex // guards logged
+	logged  State      // the state that was last logged
 }
 
 // publish replaces the snapshot by one of the present facts, and reports whether the
@@ -54,13 +54,13 @@ func (b *publisher) publish() (changed bool) {
 	next := &snapshot{labels: make(map[string]map[string][]*document.Document)}
 	problems, lost := b.served(next)
 	if old != nil && slices.Equal(old.of, next.of) {
-		next.set, next.said = old.set, old.said
+		next.set, next.setProblems = old.set, old.setProblems
 	} else {
-		next.set, next.said = document.NewSet(next.of)
+		next.set, next.setProblems = document.NewSet(next.of)
 	}
 	serving := len(next.set.Documents())
 	next.state = b.judge(serving, lost+len(next.of)-serving)
-	next.state.Problems = slices.Concat(next.state.Problems, problems, next.said)
+	next.state.Problems = slices.Concat(next.state.Problems, problems, next.setProblems)
 	next.state.Since = b.l.o.Now()
 	changed = old != nil && (next.set != old.set || !next.state.equal(old.state))
 	if old != nil && next.state.same(old.state) {
@@ -78,9 +78,9 @@ func (b *publisher) tell(changed bool) {
 	if !changed {
 		return
 	}
-	b.telling.Lock()
-	before, now := b.said, b.l.now.Load().state
-	b.said = now
+	b.logging.Lock()
+	before, now := b.logged, b.l.now.Load().state
+	b.logged = now
 	switch {
 	case !now.OK && now.Reason != before.Reason:
 		b.l.o.Log.Warn("instructions cannot be delivered", "reason", now.Reason)
@@ -94,7 +94,7 @@ func (b *publisher) tell(changed bool) {
 	if more := len(fresh) - maxSaid; more > 0 {
 		b.l.o.Log.Warn("further problems with instructions: see doorward instructions list", "count", more)
 	}
-	b.telling.Unlock()
+	b.logging.Unlock()
 	b.l.o.Changed()
 }
 

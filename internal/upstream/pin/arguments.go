@@ -59,10 +59,10 @@ func (g *Guard) follow(def []byte) {
 // older version has not done that. The caller holds mu.
 func (g *Guard) tell() {
 	r := g.record
-	if r.told || g.process.Shown == nil {
+	if r.hasShown || g.process.Shown == nil {
 		return
 	}
-	r.told = true
+	r.hasShown = true
 	m := r.manifest()
 	if m.shown != nil || m.items[itemCommand] == nil {
 		return

@@ -33,7 +33,7 @@ type record struct {
 	declared map[string]bool      // by absent: the server declares that kind now
 	last     map[string]*Verdict  // by Asker.settled
 	edit     Edit                 // change of the arguments that was approved last
-	told     bool                 // the manifest has the command's shown arguments
+	hasShown bool                 // the manifest has the command's shown arguments
 	notes    tally
 	fresh    []string // first uses that are not noted yet
 	freshN   int64    // number of their items

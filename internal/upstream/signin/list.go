@@ -43,7 +43,7 @@ var errNotTold = errors.New("the authorization server was not informed: it has n
 
 // Logout removes the sign-ins of a server, and revokes their tokens at the authorization server if settings are
 // given and it supports that. gone counts the removed ones. told is nil if the tokens are revoked there too.
-func (s *Store) Logout(ctx context.Context, server string, settings *Settings) (gone int, told error, err error) {
+func (s *Store) Logout(ctx context.Context, server string, settings *Settings) (gone int, revoked error, err error) {
 	var dropped []entry
 	err = s.locked(server, lockTime, func() error {
 		dropped, err = s.drop(server, "")
@@ -57,11 +57,11 @@ func (s *Store) Logout(ctx context.Context, server string, settings *Settings) (
 		return len(dropped), err, nil
 	}
 	for _, e := range dropped {
-		if told == nil {
-			told = t.forget(ctx, e)
+		if revoked == nil {
+			revoked = t.forget(ctx, e)
 		}
 	}
-	return len(dropped), told, nil
+	return len(dropped), revoked, nil
 }
 
 // forget revokes an entry's tokens. With a refresh token its access tokens end too (RFC 7009, section 2.1).

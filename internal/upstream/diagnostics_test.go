@@ -21,7 +21,7 @@ func TestTheFaultOfAProcessIsItsError(t *testing.T) {
 		{"none", []string{"starting"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var s said
+			var s diagnostics
 			s.begin()
 			for _, line := range tc.lines {
 				s.add(line)

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	saidLines = 5   // lines of standard error that are kept
-	saidBytes = 200 // bytes that are kept of each line
+	diagnosticLines = 5   // lines of standard error that are kept
+	diagnosticBytes = 200 // bytes that are kept of each line
 )
 
-// said holds the last lines that the processes of a server wrote to standard error, and how
+// diagnostics holds the last lines that the processes of a server wrote to standard error, and how
 // the last one ended. Only the owner of the daemon sees it.
-type said struct {
+type diagnostics struct {
 	mu    sync.Mutex
 	lines []string
 	fault string // the first line of the last process that names an error, else that looks like one
@@ -22,7 +22,7 @@ type said struct {
 }
 
 // begin forgets the lines of earlier processes when a new one starts.
-func (s *said) begin() {
+func (s *diagnostics) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault, s.lines = "", nil
@@ -49,20 +49,20 @@ func namesFault(line string) bool {
 
 // clipped returns at most saidBytes bytes of a line.
 func clipped(line string) string {
-	if len(line) > saidBytes {
-		return strings.ToValidUTF8(line[:saidBytes], "") + "…"
+	if len(line) > diagnosticBytes {
+		return strings.ToValidUTF8(line[:diagnosticBytes], "") + "…"
 	}
 	return line
 }
 
-func (s *said) garbled(b []byte) {
-	line := clipped(strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), 2*saidBytes)])), "?"))
+func (s *diagnostics) garbled(b []byte) {
+	line := clipped(strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), 2*diagnosticBytes)])), "?"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stray = line
 }
 
-func (s *said) add(line string) {
+func (s *diagnostics) add(line string) {
 	if line = strings.TrimSpace(line); line == "" {
 		return
 	}
@@ -72,13 +72,13 @@ func (s *said) add(line string) {
 	if s.fault == "" && reportsFault(line) || !namesFault(s.fault) && namesFault(line) {
 		s.fault = line
 	}
-	if len(s.lines) == saidLines {
+	if len(s.lines) == diagnosticLines {
 		s.lines = append(s.lines[:0], s.lines[1:]...)
 	}
 	s.lines = append(s.lines, line)
 }
 
-func (s *said) ended(how string) {
+func (s *diagnostics) ended(how string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end = how
