@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,8 @@ type agents struct {
 	// look searches the output of a started agent for protected text.
 	look       func(by *spawn.Running, text string, whole io.Reader) (out string, keep, blocked bool)
 	manager    atomic.Pointer[spawn.Manager] // nil: messaging is off
+	setting    sync.Mutex                    // held while launchers are put into force
+	latest     *config.Config                // of the last reload; nil: there was none
 	configured atomic.Pointer[map[string]*config.Launcher]
 }
 
@@ -56,9 +59,16 @@ func (g *agents) open(book spawn.Book, clean func(string) string, note mail.Note
 		return fmt.Errorf("ending the agents of an earlier run: %w", err)
 	}
 	go spawn.Sweep(m)
-	g.manager.Store(m)
-	g.set(g.o.Config)
+	g.begin(m)
 	return nil
+}
+
+// begin puts the manager into use with the launchers of the latest configuration.
+func (g *agents) begin(m *spawn.Manager) {
+	g.setting.Lock()
+	defer g.setting.Unlock()
+	g.manager.Store(m)
+	g.use(m, cmp.Or(g.latest, g.o.Config))
 }
 
 // printed searches the output of a started agent for text that must not leave.
@@ -181,11 +191,17 @@ func (g *agents) launched() map[string]*config.Launcher {
 }
 
 // set puts the launchers of a configuration into force. Running agents are not affected.
+// Without a database there is no manager yet, and open uses the latest ones.
 func (g *agents) set(c *config.Config) {
-	m := g.manager.Load()
-	if m == nil {
-		return
+	g.setting.Lock()
+	defer g.setting.Unlock()
+	g.latest = c
+	if m := g.manager.Load(); m != nil {
+		g.use(m, c)
 	}
+}
+
+func (g *agents) use(m *spawn.Manager, c *config.Config) {
 	g.configured.Store(&c.Agent.Launchers)
 	m.SetLaunchers(g.launchers(c))
 }

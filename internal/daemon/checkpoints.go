@@ -136,7 +136,7 @@ type checkpoints struct {
 	keeping
 	o       Options
 	db      atomic.Pointer[store.DB] // nil: no database keeps them now
-	kept    bool                     // a database has kept them in this run
+	kept    atomic.Bool              // a database has kept them in this run
 	lacking atomic.Pointer[string]   // describes the checkpoint that the log lacks; nil: none
 	fresh   chan struct{}            // signals a new checkpoint
 }
@@ -182,7 +182,7 @@ func (c *checkpoints) compare(ctx context.Context, db *store.DB) error {
 	if err != nil {
 		return err
 	}
-	c.kept = true
+	c.kept.Store(true)
 	if !lacks {
 		c.lacking.Store(nil)
 		return nil
@@ -215,7 +215,7 @@ func (c *checkpoints) wake(audit.Mark) {
 // final stores the last checkpoint of the closed log, which is written after the database was
 // closed. Without it the removal of the last records would not be noticed.
 func (c *checkpoints) final() {
-	if !c.kept {
+	if !c.kept.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)

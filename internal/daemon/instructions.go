@@ -315,9 +315,6 @@ func (m *instructing) undelivered() *string {
 	return m.failed.Load()
 }
 
-// mostProblems bounds the problems of documents in the status.
-const mostProblems = 20
-
 // problems returns the problems of the documents.
 func (m *instructing) problems() (out []string) {
 	stored := m.stored.Load()
@@ -325,11 +322,8 @@ func (m *instructing) problems() (out []string) {
 		return nil
 	}
 	_, state := stored.Shelf.Set()
-	for _, p := range state.Problems[:min(len(state.Problems), mostProblems)] {
-		out = append(out, p.String())
-	}
-	if more := len(state.Problems) - mostProblems; more > 0 {
-		out = append(out, fmt.Sprintf("%d further problems: doorward instructions list", more))
+	if n := len(state.Problems); n > 0 {
+		out = append(out, fmt.Sprintf("problems of documents: %d; see doorward instructions list", n))
 	}
 	return out
 }

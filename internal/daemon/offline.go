@@ -99,7 +99,7 @@ func AcceptAudit(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	k := d.checkpoints
-	k.kept = true
+	k.kept.Store(true)
 	return db.Write(ctx, func(tx *store.Tx) error {
 		was, err := k.expected(tx)
 		if err != nil {

@@ -120,4 +120,6 @@ func inWords(err error) error {
 // needed is a sign-in error that matches upstream.ErrSignIn.
 type needed struct{ error }
 
+func (n needed) Unwrap() error { return n.error }
+
 func (n needed) Is(target error) bool { return target == upstream.ErrSignIn }

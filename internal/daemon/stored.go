@@ -23,18 +23,20 @@ func (s storedParts) open() error {
 	s.d.onClose(stop)
 	first := make(chan error, 1)
 	go func() { first <- s.start(ctx) }()
+	later := func() {}
 	select {
 	case err := <-first:
 		if err != nil {
 			s.lacks(err)
-			go again(ctx, func() bool { return s.retry(ctx) })
+			later = func() { again(ctx, func() bool { return s.retry(ctx) }) }
 		}
 	case <-time.After(openTime):
 		s.lacks(errOpening)
-		go s.await(ctx, first)
+		later = func() { s.await(ctx, first) }
 	}
 	s.d.relay.SetServers(s.d.withBuiltins(s.d.servers.relay))
 	s.d.instructing.server.Again() // no client listens yet
+	go later()                     // it sets the servers too
 	return nil
 }
 

@@ -12,6 +12,9 @@ import (
 // have ended: context.WithCancel keeps a map of 250 bytes once it has had one.
 func New(parent context.Context) (ctx context.Context, end context.CancelFunc) {
 	l := &life{parent: parent}
+	if l.err = parent.Err(); l.err != nil {
+		return l, func() {}
+	}
 	switch p := parent.(type) {
 	case *life:
 		l.stop = p.AfterFunc(func() { l.finish(p.Err()) })
@@ -97,6 +100,7 @@ func (l *life) remove(w *waiter) bool {
 	} else {
 		l.first = w.next
 	}
+	w.f, w.prev, w.next = nil, nil, nil // a function that stops w keeps it, and nothing else
 	return true
 }
 
@@ -111,8 +115,11 @@ func (l *life) end() {
 // finish ends the context and what was derived from it.
 func (l *life) finish(err error) {
 	all := l.taken(err)
-	for w := all; w != nil; w = w.next {
-		w.f()
+	for w := all; w != nil; {
+		f, next := w.f, w.next
+		w.f, w.prev, w.next = nil, nil, nil
+		f()
+		w = next
 	}
 }
 

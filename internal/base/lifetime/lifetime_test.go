@@ -128,6 +128,9 @@ func TestDerivedAfterTheEnd(t *testing.T) {
 		context.AfterFunc(ctx, func() { called = true })
 		child, endChild := lifetime.New(ctx)
 		defer endChild()
+		if child.Err() == nil || !isDone(child) {
+			t.Error("a child of an ended context has not ended when New returns")
+		}
 		synctest.Wait()
 		if !called || child.Err() == nil || !isDone(child) || !isDone(ctx) {
 			t.Error("what was derived from an ended context goes on")

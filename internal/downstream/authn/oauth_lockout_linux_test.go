@@ -46,3 +46,21 @@ func TestAValidAccessTokenIsNotLockedOut(t *testing.T) {
 		t.Errorf("the keys were fetched %d times", n)
 	}
 }
+
+// TestAValidAccessTokenIsNotLockedOutBeforeTheKeysAreKnown: the first valid token after a start,
+// behind bad ones of the same source, has the keys fetched.
+func TestAValidAccessTokenIsNotLockedOutBeforeTheKeysAreKnown(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	for range 2 * burst {
+		if _, err := g.present(g.mint(t, "aud=https://other.example.com")); err == nil {
+			t.Fatal("a token for another server is accepted")
+		}
+	}
+	if _, err := g.present(g.mint(t)); err != nil {
+		t.Errorf("the first valid token: %v", err)
+	}
+	if n := g.idp.Hits("/jwks"); n != 1 {
+		t.Errorf("the keys were fetched %d times", n)
+	}
+}

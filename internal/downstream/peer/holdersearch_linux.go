@@ -233,11 +233,11 @@ func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 // has the same socket at the same number. A process that starts another is such a one until
 // the exec of the other closes the descriptor. The newest processes are searched first, so a
 // client that starts programs would otherwise be taken for one of them. A holder below the
-// daemon is never replaced by one outside, because it must be refused.
+// daemon stays the holder, because it is refused anyway.
 func (s *search) opener(h Holder) Holder {
 	for range maxParents {
 		r, ok := look(h.PID)
-		if !ok {
+		if h.Inside || !ok {
 			break
 		}
 		parent := "/proc/" + strconv.Itoa(int(r.parent)) + "/fd/" + h.descriptor
@@ -245,7 +245,7 @@ func (s *search) opener(h Holder) Holder {
 			break
 		}
 		above, ok := s.holder(r.parent, h.descriptor, h.inode)
-		if !ok || h.Inside && !above.Inside {
+		if !ok {
 			break
 		}
 		h = above
