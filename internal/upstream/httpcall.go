@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -110,31 +108,6 @@ func (x *httpCall) expired(end context.CancelCauseFunc) {
 	defer x.c.mu.Unlock()
 	if x.ctx.Err() == nil {
 		x.timer.Reset(more)
-	}
-}
-
-// inFlight holds the running calls of a connection, which know their places in it. A connection
-// without a call keeps little memory for it.
-type inFlight []*httpCall
-
-// fewCalls is the largest room for calls that a connection without a call keeps.
-const fewCalls = 4
-
-func (f *inFlight) add(x *httpCall) {
-	x.place = len(*f)
-	*f = append(*f, x)
-}
-
-// remove takes out a call, and moves the last one to its place.
-func (f *inFlight) remove(x *httpCall) {
-	all := *f
-	last := len(all) - 1
-	all[x.place] = all[last]
-	all[x.place].place = x.place
-	all[last] = nil
-	*f = all[:last]
-	if last == 0 && cap(all) > fewCalls {
-		*f = nil
 	}
 }
 
@@ -362,58 +335,5 @@ func (c *httpConn) sendCancelled(id int64) {
 	defer cancel()
 	if err := c.Notify(ctx, methodCancelled, cancelledParams(id)); err != nil {
 		c.srv.log.Debug("cancellation not sent", slog.Any("error", err))
-	}
-}
-
-// isMedia compares the media type of a response without its parameters.
-func isMedia(resp *http.Response, want string) bool {
-	v := resp.Header["Content-Type"]
-	if len(v) == 0 {
-		return false
-	}
-	kind, _, _ := strings.Cut(v[0], ";")
-	return strings.EqualFold(strings.TrimSpace(kind), want)
-}
-
-// trusted bounds the buffer that is allocated for an announced length before the body
-// arrives, in bytes.
-const trusted = 1 << 20
-
-// readBody reads a whole body of at most max bytes, into one buffer of the right size if its
-// length is announced.
-func readBody(resp *http.Response, max int) ([]byte, error) {
-	length := resp.ContentLength
-	if length > int64(max) {
-		return nil, newFault(ErrTooLarge, "a long body")
-	}
-	if length >= 0 && length <= trusted {
-		body := make([]byte, length)
-		if _, err := io.ReadFull(resp.Body, body); err != nil {
-			return nil, newFaultf(ErrLost, "the body was cut short", err)
-		}
-		drainHTTP2(resp)
-		return body, nil
-	}
-	var buf bytes.Buffer
-	if length > 0 {
-		buf.Grow(trusted)
-	}
-	n, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(max)+1))
-	switch {
-	case err != nil:
-		return nil, newFaultf(ErrLost, "the body was cut short", err)
-	case n > int64(max):
-		return nil, newFault(ErrTooLarge, "a long body")
-	}
-	return buf.Bytes(), nil
-}
-
-// drainHTTP2 reads the end of a body whose length was known. HTTP/1 reports it with the last
-// byte; in HTTP/2, closing before it was read resets the stream, which some servers count as
-// misbehaviour.
-func drainHTTP2(resp *http.Response) {
-	if resp.ProtoMajor >= 2 {
-		var b [1]byte
-		_, _ = resp.Body.Read(b[:])
 	}
 }
