@@ -114,6 +114,9 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 		}
 		return printRecord(o, line)
 	}
+	if n < 0 {
+		return fail(exitUsage, "-n must not be negative")
+	}
 	last, err := lastRecords(dir, n, show)
 	if err != nil || !follow {
 		return err

@@ -63,6 +63,9 @@ func newHistory() *cobra.Command {
 
 func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 	f := history.Filter{Client: w.client, Server: w.server, Tool: w.tool, Lines: 1 << 40}
+	if w.n < 0 {
+		return fail(exitUsage, "-n must not be negative")
+	}
 	if w.denied {
 		f.Outcome = "denied"
 	}
