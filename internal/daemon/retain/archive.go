@@ -2,6 +2,7 @@ package retain
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,6 +34,9 @@ func archive(dir, to string, through int, v note.Verifier) (r auditlog.Report, e
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return r, err
 	}
+	if same, err := sameDir(dir, to); err != nil || same {
+		return r, cmp.Or(err, errors.New("it is the directory of the log itself"))
+	}
 	numbers, err := joined(dir, to)
 	if err != nil {
 		return r, err
@@ -55,6 +59,16 @@ func archive(dir, to string, through int, v note.Verifier) (r auditlog.Report, e
 		err = fmt.Errorf("%w: the archive is not complete: record %d: %s", audit.ErrDamaged, r.FirstBad, r.Reason)
 	}
 	return r, err
+}
+
+// sameDir reports whether two paths lead to one directory.
+func sameDir(a, b string) (bool, error) {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false, err
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second), err
 }
 
 // joined returns the segments of the log. The archive must end within the log or where the

@@ -132,3 +132,23 @@ func TestAnArchiveGrowsWithItsLog(t *testing.T) {
 		}
 	}
 }
+
+// TestALogIsNotItsOwnArchive: under whatever path, because a prune would remove the only copy.
+func TestALogIsNotItsOwnArchive(t *testing.T) {
+	t.Parallel()
+	key := newKey(t)
+	dir := written(t, key, 40)
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(dir, link))
+	want := contents(t, dir)
+	for _, to := range []string{dir, dir + "/.", link} {
+		for through := range 3 {
+			if r, err := retain.Archive(dir, to, through, key.Verifier); err == nil {
+				t.Errorf("%s, up to segment %d: %+v", to, through, r)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, contents(t, dir)); diff != "" {
+		t.Errorf("the log was changed: %s", diff)
+	}
+}
