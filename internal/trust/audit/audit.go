@@ -55,8 +55,8 @@
 // A failed fsync is final for this Log, with either sync setting: the kernel may
 // have dropped the data that it could not write and reports success the next time, so
 // only an operator who examined the disk should start again. So is the removal, replacement
-// or shortening of the segment, which is noticed at the next sync, or of the checkpoints, at
-// the next checkpoint.
+// or shortening of the segment, which is noticed at the next sync, and the removal or
+// shortening of the checkpoints, which is noticed at the next checkpoint.
 package audit
 
 import (

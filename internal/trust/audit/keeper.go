@@ -1,8 +1,9 @@
 package audit
 
 // The keeper. Invariant: new records are synced within Interval and covered by a
-// checkpoint within CheckpointEvery, and a failed sync is final. So is a segment or a file
-// of checkpoints that was removed, replaced or shortened.
+// checkpoint within CheckpointEvery, and a failed sync is final. So is a segment that
+// was removed, replaced or shortened, and a file of checkpoints that was removed or
+// shortened.
 
 import (
 	"errors"
