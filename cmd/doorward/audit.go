@@ -48,12 +48,12 @@ func newAudit() *cobra.Command {
 				return auditTail(ctx, tail.options, dir, *n, *follow)
 			}),
 		show.command("show SEQ [--json] [-v]", "print one record", "doorward audit show 42", 1, 1,
-			func(ctx context.Context, args []string) error {
+			func(_ context.Context, args []string) error {
 				dir, _, err := show.auditDir()
 				if err != nil {
 					return err
 				}
-				return auditShow(ctx, show, dir, args[0])
+				return auditShow(show, dir, args[0])
 			}),
 		verify.command("verify [--accept] [--archive DIR] [--key FILE] [--json]", "check that no record was changed or removed", "doorward audit verify", 0, 0,
 			func(ctx context.Context, _ []string) error {
@@ -114,6 +114,9 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 		}
 		return printRecord(o, line)
 	}
+	if n < 0 {
+		return fail(exitUsage, "-n must not be negative")
+	}
 	last, err := lastRecords(dir, n, show)
 	if err != nil || !follow {
 		return err
@@ -144,28 +147,22 @@ func lastRecords(dir string, n int, show func(line []byte) error) (last uint64, 
 }
 
 // auditShow prints one record: with --json the line of the log, otherwise a line for each member.
-func auditShow(ctx context.Context, o *invocation, dir, number string) error {
+func auditShow(o *invocation, dir, number string) error {
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || seq == 0 {
 		return fail(exitUsage, "%q is not a record number", number)
 	}
-	for line, err := range auditlog.Backwards(ctx, dir) {
-		if err != nil {
-			return err
-		}
-		switch n := seqOf(line); {
-		case n > seq:
-			continue
-		case n < seq:
-			return fail(exitFailed, "there is no record %d", seq)
-		}
-		if o.json {
-			_, err := fmt.Fprintln(stdout(), string(line))
-			return err
-		}
-		return printMembers(o, line)
+	line, err := auditlog.Find(dir, seq)
+	switch {
+	case err != nil:
+		return err
+	case line == nil:
+		return fail(exitFailed, "there is no record %d", seq)
+	case o.json:
+		_, err := fmt.Fprintln(stdout(), string(line))
+		return err
 	}
-	return fail(exitFailed, "there is no record %d", seq)
+	return printMembers(o, line)
 }
 
 // printMembers prints a record for a person: a line for each member, and for each fact.

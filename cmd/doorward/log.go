@@ -63,6 +63,9 @@ func newHistory() *cobra.Command {
 
 func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 	f := history.Filter{Client: w.client, Server: w.server, Tool: w.tool, Lines: 1 << 40}
+	if w.n < 0 {
+		return fail(exitUsage, "-n must not be negative")
+	}
 	if w.denied {
 		f.Outcome = "denied"
 	}
@@ -74,15 +77,15 @@ func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 		}
 		f.From, most = from, cmp.Or(w.n, 1<<40)
 	}
-	found, err := history.Search(ctx, dir, f, 0, most)
+	found, next, err := listed(ctx, dir, f, most)
 	if err != nil {
 		return err
 	}
-	if w.server != "" && len(found.Entries) == 0 {
+	if w.server != "" && len(found) == 0 {
 		hintUnconfigured(o.options, w.server)
 	}
 	show := printerOf(o.json)
-	for _, e := range slices.Backward(found.Entries) {
+	for _, e := range slices.Backward(found) {
 		if err := show(e); err != nil {
 			return err
 		}
@@ -90,17 +93,24 @@ func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 	if !w.follow {
 		return nil
 	}
-	return w.goOn(ctx, dir, f, found.Entries, show)
+	return goOn(ctx, dir, f, found, next, show)
 }
 
-// goOn prints new acts when they have ended. Of the acts that were printed, the newest
-// first, those that were under way are printed again.
-func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, printed []history.Entry, show func(history.Entry) error) error {
-	joined := history.NewJoin(f, printed...)
-	from := uint64(0)
-	if len(printed) > 0 {
-		from = printed[0].Seq + 1
+// listed returns the acts so far, the newest first, and the number of the first record that
+// was not read for them.
+func listed(ctx context.Context, dir string, f history.Filter, most int) ([]history.Entry, uint64, error) {
+	last, err := lastRecords(dir, 0, nil)
+	if err != nil {
+		return nil, 0, err
 	}
+	found, err := history.Search(ctx, dir, f, last+1, most)
+	return found.Entries, last + 1, err
+}
+
+// goOn prints acts from record from on when they have ended. Of the acts that were printed,
+// the newest first, those that were under way are printed again.
+func goOn(ctx context.Context, dir string, f history.Filter, printed []history.Entry, from uint64, show func(history.Entry) error) error {
+	joined := history.NewJoin(f, printed...)
 	err := auditlog.Follow(ctx, dir, from, func(line []byte) error {
 		if e, ok := joined.Take(line); ok {
 			return show(e)

@@ -28,8 +28,16 @@ func fourActs(begin uint64) []*audit.Record {
 // record stands when it is first read, also an act that was first printed as under way.
 func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 	t.Parallel()
-	for before := 1; before <= 7; before++ {
-		t.Run(fmt.Sprint(before), func(t *testing.T) {
+	for before := range 3 * 8 {
+		f, want := history.Filter{}, "map[a:error b:denied c:ok d:ok]"
+		switch before / 8 {
+		case 1:
+			f.Tool, want = "d", "map[d:ok]"
+		case 2:
+			f.Outcome, want = "denied", "map[b:denied]"
+		}
+		before %= 8
+		t.Run(fmt.Sprint(f.Tool, f.Outcome, before), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			log, err := audit.Open(dir, audit.Options{})
@@ -39,7 +47,7 @@ func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 			defer log.Close()
 			acts := fourActs(log.State().Seq + 1)
 			write(t, log, acts[:before])
-			found, err := history.Search(t.Context(), dir, history.Filter{}, 0, 50)
+			found, next, err := listed(t.Context(), dir, f, 50)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,16 +59,16 @@ func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 				if e.Outcome != "open" {
 					ends[e.Name] += e.Outcome
 				}
-				if len(ends) == 4 {
+				if fmt.Sprint(ends) == want {
 					cancel()
 				}
 				return nil
 			}
-			for _, e := range found.Entries {
+			for _, e := range found {
 				_ = show(e) // it does not fail
 			}
-			err = logWanted{}.goOn(ctx, dir, history.Filter{}, found.Entries, show)
-			if got := fmt.Sprint(ends); got != "map[a:error b:denied c:ok d:ok]" {
+			err = goOn(ctx, dir, f, found, next, show)
+			if got := fmt.Sprint(ends); got != want {
 				t.Errorf("%s, %v", got, err)
 			}
 		})

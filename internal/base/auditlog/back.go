@@ -32,6 +32,45 @@ func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
 	}
 }
 
+// Find returns record seq of the log in dir, with its caller, as from Showing; nil: there is
+// none. It reads the beginnings of segments from the last one on, and then a few places of
+// one segment. Records are not verified.
+func Find(dir string, seq uint64) ([]byte, error) {
+	numbers, _, err := audit.Segments(dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, number := range slices.Backward(numbers) {
+		first, size, err := firstOf(dir, number)
+		if wasPruned(dir, number, err) {
+			break
+		}
+		if err == nil && (first == 0 || first > seq) {
+			continue
+		}
+		var line []byte
+		if err == nil {
+			line, err = findIn(dir, number, size, seq)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("finding record %d in the audit log: %w", seq, err)
+		}
+		return line, nil
+	}
+	return nil, nil
+}
+
+// findIn returns record seq of a segment of size bytes; nil: it has no such record.
+func findIn(dir string, number int, size int64, seq uint64) ([]byte, error) {
+	f, err := openSegment(dir, number)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	line, err := findLine(f, size, seq)
+	return new(Showing).of(f, size).Show(line), err
+}
+
 // segmentBackwards yields the lines of one segment, last first; more is false
 // when the consumer has stopped.
 func segmentBackwards(ctx context.Context, dir string, number int, yield func([]byte, error) bool) (more bool, err error) {

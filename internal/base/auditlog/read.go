@@ -116,7 +116,8 @@ func exportSegment(ctx context.Context, dir string, number int, w io.Writer) err
 // The line has no newline, has its caller, as from Showing, and is valid until fn
 // returns. Follow needs no daemon and continues over rotation and restarts. A record is
 // delivered at the second read that finds it, 50 to 100 ms after it was written. Each
-// record must continue the one before; otherwise the error is audit.ErrDamaged. Records
+// record must continue the one before, and the log must not be removed or replaced;
+// otherwise the error is audit.ErrDamaged. Records
 // pruned before the first record was read are skipped; later, pruning of records that
 // were not delivered is ErrPruned.
 func Follow(ctx context.Context, dir string, from uint64, fn func(line []byte) error) error {
@@ -253,7 +254,24 @@ func (c *cursor) look() (closed bool, err error) {
 		}
 	}
 	_, err = os.Stat(audit.SegmentPath(c.dir, c.number+1))
-	return err == nil || begin.Segment >= c.number, nil
+	if closed = err == nil || begin.Segment >= c.number; closed {
+		return true, nil
+	}
+	return false, c.inPlace()
+}
+
+// inPlace returns an error if the open segment is not the one at its path: what is recorded
+// from then on would not be seen.
+func (c *cursor) inPlace() error {
+	fi, err := c.file.Stat()
+	if err != nil {
+		return fmt.Errorf("following the audit log: %w", err)
+	}
+	there, err := os.Lstat(c.file.Name())
+	if err == nil && os.SameFile(fi, there) || wasPruned(c.dir, c.number, err) {
+		return nil
+	}
+	return c.damaged("the log was removed or replaced")
 }
 
 // ErrPruned means that records were pruned before they could be delivered.

@@ -202,6 +202,7 @@ type searching struct {
 	Filter
 	before      uint64
 	most, lines int
+	older       int    // number of lines in a row, up to the present one, that are too old
 	part        []byte // contained in every matching line
 	ends        map[uint64]*ending
 	done        map[uint64]bool // questions to the operator that are over, and approvals that were used
@@ -240,7 +241,7 @@ func (s *searching) over(line []byte) bool {
 	}
 	var r Record
 	if !bytes.Contains(line, s.part) || json.Unmarshal(line, &r) != nil {
-		return false
+		return s.past(line)
 	}
 	e := entryOf(r, s.ends[r.Seq])
 	if e.Outcome == "pending" && s.done[seq] {
@@ -249,7 +250,21 @@ func (s *searching) over(line []byte) bool {
 	if s.takes(e) {
 		s.out.Entries = append(s.out.Entries, e)
 	}
-	return !s.From.IsZero() && r.Time.Before(s.From)
+	return s.past(line)
+}
+
+// strayLines is the number of records in a row that are too old after which a search is over.
+// Fewer may have been written while the clock was behind.
+const strayLines = 1000
+
+// past reports whether line ends the search because it and the lines read before it are too
+// old. It does not parse all of line, since most searches skip most lines.
+func (s *searching) past(line []byte) bool {
+	at, err := time.Parse(time.RFC3339Nano, Member(line, "time"))
+	if s.older++; err != nil || !at.Before(s.From) {
+		s.older = 0
+	}
+	return s.older > strayLines
 }
 
 // answered notes that a question to the operator is over: it was denied or has expired, or a

@@ -2,6 +2,7 @@ package retain
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,8 +20,8 @@ import (
 // Archive copies the segments of the log in dir up to through, 0 for all, to the directory
 // to, with their checkpoints and their signed beginning. The copy is a log that
 // auditlog.Verify accepts with the public key alone. If the directory holds the archive of
-// earlier segments, that archive is continued. When Archive returns without an error, the
-// copy is on the disk and verified.
+// earlier segments, that archive is continued: records are added to it, and none is changed
+// or removed. When Archive returns without an error, the copy is on the disk and verified.
 func Archive(dir, to string, through int, v note.Verifier) (auditlog.Report, error) {
 	r, err := archive(dir, to, through, v)
 	if err != nil {
@@ -33,22 +34,23 @@ func archive(dir, to string, through int, v note.Verifier) (r auditlog.Report, e
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return r, err
 	}
-	numbers, _, err := audit.Segments(dir, nil)
-	if err != nil {
-		return r, err
+	if same, err := sameDir(dir, to); err != nil || same {
+		return r, cmp.Or(err, errors.New("it is the directory of the log itself"))
 	}
-	from, err := joint(dir, to)
+	numbers, err := joined(dir, to)
 	if err != nil {
 		return r, err
 	}
 	last := uint64(0)
 	for _, n := range numbers {
-		if n < from || through > 0 && n > through {
-			continue
+		if through > 0 && n > through {
+			break
 		}
-		if last, err = copySegment(dir, to, n); err != nil {
+		end, err := copySegment(dir, to, n)
+		if err != nil {
 			return r, err
 		}
+		last = max(last, end) // the newest segment may be empty
 	}
 	if err := copyCheckpoints(dir, to, last); err != nil {
 		return r, err
@@ -59,35 +61,46 @@ func archive(dir, to string, through int, v note.Verifier) (r auditlog.Report, e
 	return r, err
 }
 
-// joint returns the first segment to copy: the last one in the archive, which may have grown,
-// or the first of the log.
-func joint(dir, to string) (int, error) {
-	have, _, err := audit.Segments(to, nil)
+// sameDir reports whether two paths lead to one directory.
+func sameDir(a, b string) (bool, error) {
+	first, err := os.Stat(a)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	_, begin, err := audit.Segments(dir, nil)
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second), err
+}
+
+// joined returns the segments of the log. The archive must end within the log or where the
+// log begins, and must not begin later than the log. A new archive begins where the log does.
+func joined(dir, to string) ([]int, error) {
+	numbers, begin, err := audit.Segments(dir, nil)
 	if err != nil {
-		return 0, err
+		return nil, err
+	}
+	have, haveBegin, err := audit.Segments(to, nil)
+	if err != nil {
+		return nil, err
 	}
 	if len(have) > 0 {
-		if last := have[len(have)-1]; last < begin.Segment {
-			return 0, fmt.Errorf("it ends with segment %d, and the log begins with %d: use another directory", last, begin.Segment+1)
+		if last := have[len(have)-1]; last < begin.Segment || begin.Segment < haveBegin.Segment || last > begin.Segment+len(numbers) {
+			return nil, fmt.Errorf("it has segments %d to %d, and the log segments %d to %d: use another directory", haveBegin.Segment+1, last, begin.Segment+1, begin.Segment+len(numbers))
 		}
-		return max(have[len(have)-1], begin.Segment+1), nil
+		return numbers, nil
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "begin"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 1, nil
+		return numbers, nil
 	}
 	if err == nil {
 		err = durable.ReplaceAt(filepath.Join(to, "begin"), text)
 	}
-	return begin.Segment + 1, err
+	return numbers, err
 }
 
 // copySegment copies the complete lines of a segment, and returns the number of the last
-// record.
+// record. The records that the archive has of it must be its first ones; otherwise they are
+// of another log, or one of the two was changed.
 func copySegment(dir, to string, n int) (last uint64, err error) {
 	text, err := os.ReadFile(audit.SegmentPath(dir, n))
 	if err != nil {
@@ -95,7 +108,14 @@ func copySegment(dir, to string, n int) (last uint64, err error) {
 	}
 	text = text[:bytes.LastIndexByte(text, '\n')+1]
 	path := audit.SegmentPath(to, n)
-	if err := durable.ReplaceAt(path, text); err != nil {
+	have, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && len(have) < len(text) && bytes.HasPrefix(text, have):
+		err = durable.ReplaceAt(path, text)
+	case err == nil && !bytes.Equal(have, text):
+		err = fmt.Errorf("%w: segment %d of the log does not continue that of the archive: run doorward audit verify for both, and use another directory for another log", audit.ErrDamaged, n)
+	}
+	if err != nil {
 		return 0, err
 	}
 	e, err := endOf(segment{number: n, path: path, bytes: int64(len(text))})

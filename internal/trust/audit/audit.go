@@ -43,8 +43,9 @@
 //
 // # Detection of changes
 //
-// Verify finds every changed, missing, added or exchanged byte between the
-// beginning and the last checkpoint. After the last checkpoint it finds a change unless
+// Verify finds every changed, missing, added or exchanged byte of the records between the
+// beginning and the last checkpoint. An earlier checkpoint that was removed or repeated is
+// not found: the later ones cover the same records. After the last checkpoint it finds a change unless
 // all following lines were rewritten to match. That log and checkpoints were removed
 // together, or rolled back to an older copy, can be found only with a Mark that was kept
 // elsewhere. An attacker who holds the signing key, or can roll back that place too, can
@@ -53,7 +54,9 @@
 // A failed write is cut off again, and its records are not part of the chain.
 // A failed fsync is final for this Log, with either sync setting: the kernel may
 // have dropped the data that it could not write and reports success the next time, so
-// only an operator who examined the disk should start again.
+// only an operator who examined the disk should start again. So is the removal, replacement
+// or shortening of the segment, which is noticed at the next sync, and the removal or
+// shortening of the checkpoints, which is noticed at the next checkpoint.
 package audit
 
 import (

@@ -65,6 +65,19 @@ func cutBack(f *os.File, size int64) error {
 	return f.Truncate(size)
 }
 
+// inPlace returns an error if f is not the file at its path, or is shorter than end.
+func inPlace(f *os.File, end int64) error {
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Lstat(f.Name())
+	if err == nil && (!os.SameFile(fi, there) || fi.Size() < end) {
+		err = fmt.Errorf("%w: %s was replaced or shortened by another process", ErrDamaged, f.Name())
+	}
+	return err
+}
+
 // create creates the file of a new segment. A file that already has content is ErrDamaged.
 func create(dir string, number int) (*os.File, error) {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE | durable.NoFollow

@@ -1,9 +1,12 @@
 package audit
 
 // The keeper. Invariant: new records are synced within Interval and covered by a
-// checkpoint within CheckpointEvery, and a failed sync is final.
+// checkpoint within CheckpointEvery, and a failed sync is final. So is a segment that
+// was removed, replaced or shortened, and a file of checkpoints that was removed or
+// shortened.
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -105,27 +108,39 @@ func (l *Log) keepChecked() time.Duration {
 // sync syncs all records up to the tip to the disk. The caller holds syncMu.
 func (l *Log) sync() error {
 	l.mu.Lock()
-	f, dirty, broken := l.seg.file, l.dirty, l.broken
+	f, end, dirty, broken := l.seg.file, l.end, l.dirty, l.broken
 	l.dirty = false
 	l.mu.Unlock()
 	if broken != nil || !dirty || f == nil {
 		return broken
 	}
-	return l.toDisk(f)
+	return l.final(toDisk(f, end))
 }
 
-// toDisk syncs f. An error is final: see the package comment on a failed fsync.
-func (l *Log) toDisk(f *os.File) error {
+// toDisk syncs f, whose last record ends at end. It fails if f was removed, replaced or
+// shortened too, because its records cannot be read then.
+func toDisk(f *os.File, end int64) error {
 	err := durable.SyncData(f)
+	if err == nil {
+		err = inPlace(f, end)
+	}
+	if err != nil {
+		return fmt.Errorf("bringing the audit log to the disk: %w", err)
+	}
+	return nil
+}
+
+// final makes err, if it is not nil, final for the log, and returns it: see the package
+// comment on a failed fsync.
+func (l *Log) final(err error) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("bringing the audit log to the disk: %w", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken == nil {
 		l.broken = err
-		l.o.Log.Error("audit log could not be synced; every act that needs a record is refused until a restart", "error", err)
+		l.o.Log.Error("audit log cannot be continued; every act that needs a record is refused until a restart", "error", err)
 	}
 	return err
 }
@@ -149,7 +164,9 @@ func (l *Log) checkpoint() error {
 	if l.checkpoints.any && l.checkpoints.last.Seq == c.Seq {
 		return nil
 	}
-	if err := l.checkpoints.add(c, l.o.Key); err != nil {
+	if err := l.checkpoints.add(c, l.o.Key); errors.Is(err, ErrDamaged) {
+		return l.final(err)
+	} else if err != nil {
 		return err
 	}
 	if l.o.Checkpointed != nil {

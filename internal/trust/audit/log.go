@@ -42,6 +42,7 @@ type Log struct {
 	closed  bool
 	next    *group  // collects records
 	tip     tip     // the last record in the file
+	end     int64   // its end in the segment
 	dirty   bool    // something was written since the last fsync
 	broken  error   // a failed fsync: final
 	trouble trouble // since the last write that succeeded
@@ -180,7 +181,7 @@ func (l *Log) lead() {
 	l.mu.Lock()
 	l.busy = false
 	if err == nil {
-		l.tip = end
+		l.tip, l.end = end, l.seg.size
 		g.first = first + uint64(g.front)
 		l.dirty = l.dirty || !l.o.Always
 		l.trouble.over(l.o.Log, refused, lost)

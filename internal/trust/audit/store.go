@@ -34,7 +34,7 @@ func (l *Log) store(size int64, make func() []byte) (err error) {
 		return fmt.Errorf("writing the audit log: %w", err)
 	}
 	if l.o.Always {
-		if err := l.toDisk(l.seg.file); err != nil {
+		if err := l.final(toDisk(l.seg.file, l.seg.size+int64(len(lines)))); err != nil {
 			l.seg.cut()
 			return err
 		}
@@ -95,7 +95,7 @@ func (l *Log) enter(f *os.File, number int, size int64) {
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
 	old := l.seg.file
-	l.seg.file = f
+	l.seg.file, l.end = f, size
 	l.mu.Unlock()
 	if old != nil {
 		old.Close() // it was synced, so an error of Close loses nothing
