@@ -32,6 +32,7 @@ type backend struct {
 	params  paramheader.Table
 	parking parking
 	asking  askers
+	tasks   taskOwners
 	unasked content.Tally
 	// greeted is the connection opened last; it shows what the server declares.
 	greeted atomic.Pointer[liveConn]

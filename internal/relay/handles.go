@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -144,15 +143,6 @@ func (tr *translation) replay(x *front.Exchange, t target) ([]byte, error) {
 	return rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
 }
 
-// isTask lists the methods that name a task (SEP-2663).
-func isTask(method string) bool {
-	switch method {
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		return true
-	}
-	return false
-}
-
 // openTask replaces a sealed task id in the params by the server's own. A server sees one
 // caller and cannot tell whose a task is, so the client holds a sealed id.
 func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
@@ -181,17 +171,4 @@ func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []b
 		}
 	}
 	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})
-}
-
-// otherTasks reports whether a request is about a task, from a client of one era to a server of
-// the other. Each era has tasks with states and methods that the other one does not have.
-func otherTasks(x *front.Exchange, c *liveConn, method string) bool {
-	return x.Era != c.era && strings.HasPrefix(method, "tasks/")
-}
-
-// foreignTasks reports whether a request is about a task of 2025-11-25 and would go over a
-// shared connection. Such a task belongs to a connection, so here it would belong to all its
-// principals.
-func (l *link) foreignTasks(c *liveConn, method string) bool {
-	return c.era == front.Legacy && l.who == nil && strings.HasPrefix(method, "tasks/")
 }

@@ -135,6 +135,9 @@ func (h *hub) spread(e upstream.Event) {
 	h.mu.Lock()
 	to := make([]*watcher, 0, len(h.watchers))
 	for _, w := range h.watchers {
+		if e.Method == protocol.TaskChanged && !modern && !h.b.tells(w, e) {
+			continue
+		}
 		if (w.all || w.alone && len(h.watchers) == 1) && !ours || (modern || protocol.IsChange(e.Method)) && w.want.Wants(e.Method, e.Params) {
 			to = append(to, w)
 		}
