@@ -315,3 +315,9 @@ type table struct {
 	byName map[string]*backend
 	sorted []*backend
 }
+
+// minglesTasks reports whether a server has the tasks of several principals in one place. A program
+// serves one principal unless it is shared, and then has no tasks (taskError).
+func minglesTasks(b *backend, era front.Era) bool {
+	return era == front.Legacy && b.Kind != upstream.KindStdio && b.Builtin == nil
+}

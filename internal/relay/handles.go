@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -171,4 +172,25 @@ func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []b
 		}
 	}
 	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})
+}
+
+// isTask reports whether a method names a task (2025-11-25 Tasks, SEP-2663).
+func isTask(method string) bool {
+	return strings.HasPrefix(method, "tasks/") && method != "tasks/list"
+}
+
+// taskError returns the error for a request about tasks that this connection does not carry; nil:
+// it does.
+func taskError(x *front.Exchange, l *link, c *liveConn, t target) error {
+	switch {
+	case !strings.HasPrefix(t.Method(), "tasks/"):
+		return nil
+	case x.Era != c.era: // each era has states and methods of tasks that the other one does not have
+		return failure.Invalid{E: failure.OtherTasks}
+	case c.era == front.Legacy && l.who == nil: // the tasks of a shared connection belong to all its principals
+		return failure.Invalid{E: failure.NoMethod}
+	case isTask(t.Method()) && minglesTasks(l.b, c.era) && !l.b.tasks.has(x.Who, rawjson.Get(t.Params(), "taskId")):
+		return failure.Invalid{E: failure.NoTask}
+	}
+	return nil
 }

@@ -109,7 +109,7 @@ func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t tar
 	}
 	if c.era == front.Modern {
 		reply.Result = tr.sealTask(x, l, t, reply.Result)
-	} else if l.b.mingles(c.era) {
+	} else if minglesTasks(l.b, c.era) {
 		reply.Result = l.b.tasks.result(x.Who, t.Method(), reply.Result)
 	}
 	switch {

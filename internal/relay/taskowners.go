@@ -3,15 +3,11 @@ package relay
 import (
 	"crypto/sha256"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
-	"github.com/doorward/doorward/internal/downstream/front"
-	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
-	"github.com/doorward/doorward/internal/upstream"
 )
 
 // taskOwners holds whose the tasks of 2025-11-25 at a server over the network are. Such a task
@@ -73,36 +69,4 @@ func (o *taskOwners) result(who *principal.Principal, method string, result []by
 		}
 	}
 	return rawjson.Set(result, rawjson.Edit{Key: "tasks", Value: append(own, ']')})
-}
-
-// mingles reports whether a server has the tasks of several principals in one place. A program
-// serves one principal unless it is shared, and then has no tasks (taskError).
-func (b *backend) mingles(era front.Era) bool {
-	return era == front.Legacy && b.Kind != upstream.KindStdio && b.Builtin == nil
-}
-
-// tells reports whether a session may hear of the change of a legacy server's task.
-func (b *backend) tells(w *watcher, e upstream.Event) bool {
-	return !b.mingles(front.Legacy) || w.session != nil && b.tasks.has(w.session.Who, rawjson.Get(e.Params, "taskId"))
-}
-
-// isTask reports whether a method names a task (2025-11-25 Tasks, SEP-2663).
-func isTask(method string) bool {
-	return strings.HasPrefix(method, "tasks/") && method != "tasks/list"
-}
-
-// taskError returns the error for a request about tasks that this connection does not carry; nil:
-// it does.
-func taskError(x *front.Exchange, l *link, c *liveConn, t target) error {
-	switch {
-	case !strings.HasPrefix(t.Method(), "tasks/"):
-		return nil
-	case x.Era != c.era: // each era has states and methods of tasks that the other one does not have
-		return failure.Invalid{E: failure.OtherTasks}
-	case c.era == front.Legacy && l.who == nil: // the tasks of a shared connection belong to all its principals
-		return failure.Invalid{E: failure.NoMethod}
-	case isTask(t.Method()) && l.b.mingles(c.era) && !l.b.tasks.has(x.Who, rawjson.Get(t.Params(), "taskId")):
-		return failure.Invalid{E: failure.NoTask}
-	}
-	return nil
 }
