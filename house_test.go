@@ -73,7 +73,7 @@ var mayImport = map[string]string{
 	"internal/relay/seal":        "base/rawjson relay/resolve trust/principal trust/wire",
 	"internal/relay/subscribe":   "base/protocol base/rawjson trust/wire",
 	"internal/relay/approval":    "base/plaintext base/rawjson trust/",
-	"internal/relay/resolve":     "base/rawjson trust/wire",
+	"internal/relay/resolve":     "base/rawjson trust/visible trust/wire",
 
 	"internal/messaging/mail":  "trust/visible base/store base/plaintext",
 	"internal/messaging/spawn": "trust/visible messaging/mail upstream/process downstream/peer trust/principal trust/policy base/secret base/plaintext",

@@ -156,11 +156,11 @@ func (a api) approver() admin.Approver {
 		Revoke: func(who *principal.Principal, id string) error { return a.d.approvals.Revoke(who, id) }}
 }
 
-// enterApprove passes an act of the operator through the gate as action approve. Over TCP
-// only local listeners may be used.
+// enterApprove passes an act of the operator through the gate as action approve. It has to come
+// from this machine.
 func (a api) enterApprove(r *http.Request, who *principal.Principal, what string) (leave func(), err error) {
 	act := gate.Act{Who: who, Action: policy.ActionApprove, Name: what, Kind: gate.Administration}
-	if o := listen.From(r.Context()); o == nil || !o.Listener.Local() {
+	if !overLocal(r) {
 		return nil, a.d.gate.Refuse(act, "default.admin-local", gate.CodeDenied, 0)
 	}
 	pass, err := a.d.gate.Enter(act)

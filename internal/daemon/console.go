@@ -44,11 +44,12 @@ func (h consoleHost) ahead(w http.ResponseWriter, r *http.Request, path string) 
 }
 
 // visitOf returns the facts about a request to the console. ok is false where the console is
-// not served: on the Unix socket, on a listener that is not loopback, and for another user or
-// a server of the daemon, which can connect to a listener that enforces a token.
+// not served: on the Unix socket, on a listener that is not loopback, for a client elsewhere of a
+// trusted proxy, and for another user or a server of the daemon, which can connect to a listener
+// that enforces a token.
 func visitOf(r *http.Request) (v console.Visit, ok bool) {
 	o := listen.From(r.Context())
-	if o == nil || !o.Listener.Loopback || o.Owner == listen.OwnerOther {
+	if o == nil || !o.Listener.Loopback || !o.IsLocal(r.Header) || o.Owner == listen.OwnerOther {
 		return v, false
 	}
 	v = console.Visit{Listener: o.Listener.Addr(), Scheme: "http"}

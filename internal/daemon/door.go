@@ -63,10 +63,20 @@ func factsOf(r *http.Request) *connFacts {
 
 // callerOf returns the facts about the connection of a request; nil: unknown.
 func callerOf(r *http.Request) *authn.Caller {
-	if known := factsOf(r); known != nil {
-		return known.caller
+	known := factsOf(r)
+	switch {
+	case known == nil:
+		return nil
+	case known.caller.Loopback && known.caller.Enforce && !overLocal(r):
+		return elsewhere(known.caller)
 	}
-	return nil
+	return known.caller
+}
+
+// elsewhere returns the caller for a request that a trusted proxy on this machine forwards for a
+// client elsewhere: its token makes no local principal. Without a token the proxy is the caller.
+func elsewhere(c *authn.Caller) *authn.Caller {
+	return &authn.Caller{Enforce: true, Listener: c.Listener, OwnerUID: c.OwnerUID, OwnerKnown: c.OwnerKnown, Remote: c.Remote}
 }
 
 // newCaller converts the facts of package listen into those of authn.

@@ -166,6 +166,8 @@ func (ls *listeners) serve(l *listen.Listener, failed chan<- error) {
 		ConnContext:       ls.d.callers.connContext(l),
 		ConnState:         l.ConnState,
 		ErrorLog:          slog.NewLogLogger(ls.d.log.Handler(), slog.LevelDebug),
+		// Otherwise net/http answers "OPTIONS *" itself, before Host, Origin and token are checked.
+		DisableGeneralOptionsHandler: true,
 	}
 	if l.Rests() {
 		srv.IdleTimeout = listen.RestAfter

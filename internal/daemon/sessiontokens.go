@@ -58,10 +58,8 @@ func (s *callers) bearerNamed(name string) *principal.Principal {
 
 func (s *callers) standing(who *principal.Principal) bool { return s.auth == nil || s.auth.Holds(who) }
 
-func overLocal(r *http.Request) bool {
-	o := listen.From(r.Context())
-	return o != nil && o.Listener.Local()
-}
+// overLocal is Origin.IsLocal of a request.
+func overLocal(r *http.Request) bool { return listen.From(r.Context()).IsLocal(r.Header) }
 
 // instanceOf returns the instance of the process of a request on the Unix socket.
 func instanceOf(r *http.Request) string {

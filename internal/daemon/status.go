@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
-	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/relay"
@@ -32,12 +31,10 @@ func (a api) paths() map[string]func(http.ResponseWriter, *http.Request, *princi
 	return paths
 }
 
-// enterAdmin passes an administrative act through the gate. Over TCP only local listeners may
-// be used.
+// enterAdmin passes an administrative act through the gate. It has to come from this machine.
 func (a api) enterAdmin(r *http.Request, who *principal.Principal, what string) (leave func(), err error) {
 	act := gate.Act{Who: who, Action: policy.ActionAdmin, Name: what, Kind: gate.Administration}
-	o := listen.From(r.Context())
-	if o == nil || !o.Listener.Local() {
+	if !overLocal(r) {
 		return nil, a.d.gate.Refuse(act, "default.admin-local", gate.CodeDenied, 0)
 	}
 	pass, err := a.d.gate.Enter(act)

@@ -32,6 +32,7 @@ type backend struct {
 	params  paramheader.Table
 	parking parking
 	asking  askers
+	tasks   taskOwners
 	unasked content.Tally
 	// greeted is the connection opened last; it shows what the server declares.
 	greeted atomic.Pointer[liveConn]
@@ -313,4 +314,10 @@ func (b *backend) starting() bool {
 type table struct {
 	byName map[string]*backend
 	sorted []*backend
+}
+
+// minglesTasks reports whether a server has the tasks of several principals in one place. A program
+// serves one principal unless it is shared, and then has no tasks (taskError).
+func minglesTasks(b *backend, era front.Era) bool {
+	return era == front.Legacy && b.Kind != upstream.KindStdio && b.Builtin == nil
 }

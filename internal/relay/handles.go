@@ -144,15 +144,6 @@ func (tr *translation) replay(x *front.Exchange, t target) ([]byte, error) {
 	return rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
 }
 
-// isTask lists the methods that name a task (SEP-2663).
-func isTask(method string) bool {
-	switch method {
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		return true
-	}
-	return false
-}
-
 // openTask replaces a sealed task id in the params by the server's own. A server sees one
 // caller and cannot tell whose a task is, so the client holds a sealed id.
 func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]byte, error) {
@@ -183,15 +174,23 @@ func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []b
 	return rawjson.Set(result, rawjson.Edit{Key: "taskId", Value: sealed})
 }
 
-// otherTasks reports whether a request is about a task, from a client of one era to a server of
-// the other. Each era has tasks with states and methods that the other one does not have.
-func otherTasks(x *front.Exchange, c *liveConn, method string) bool {
-	return x.Era != c.era && strings.HasPrefix(method, "tasks/")
+// isTask reports whether a method names a task (2025-11-25 Tasks, SEP-2663).
+func isTask(method string) bool {
+	return strings.HasPrefix(method, "tasks/") && method != "tasks/list"
 }
 
-// foreignTasks reports whether a request is about a task of 2025-11-25 and would go over a
-// shared connection. Such a task belongs to a connection, so here it would belong to all its
-// principals.
-func (l *link) foreignTasks(c *liveConn, method string) bool {
-	return c.era == front.Legacy && l.who == nil && strings.HasPrefix(method, "tasks/")
+// taskError returns the error for a request about tasks that this connection does not carry; nil:
+// it does.
+func taskError(x *front.Exchange, l *link, c *liveConn, t target) error {
+	switch {
+	case !strings.HasPrefix(t.Method(), "tasks/"):
+		return nil
+	case x.Era != c.era: // each era has states and methods of tasks that the other one does not have
+		return failure.Invalid{E: failure.OtherTasks}
+	case c.era == front.Legacy && l.who == nil: // the tasks of a shared connection belong to all its principals
+		return failure.Invalid{E: failure.NoMethod}
+	case isTask(t.Method()) && minglesTasks(l.b, c.era) && !l.b.tasks.has(x.Who, rawjson.Get(t.Params(), "taskId")):
+		return failure.Invalid{E: failure.NoTask}
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/doorward/doorward/internal/base/protocol"
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -26,6 +27,11 @@ type watcher struct {
 	sees    func() bool                              // policy lets its client see the server
 	again   func(uri string, with *gate.Charge) bool // decides a subscription that is made again; nil: of a listen
 	cause   context.Context                          // of the client's request that waits to be covered; nil: none waits
+}
+
+// hearsTask reports whether a session may hear of the change of a legacy server's task.
+func (w *watcher) hearsTask(b *backend, e upstream.Event) bool {
+	return !minglesTasks(b, front.Legacy) || w.session != nil && b.tasks.has(w.session.Who, rawjson.Get(e.Params, "taskId"))
 }
 
 // hub spreads a server's messages outside of calls to the watchers of a link, and holds the
@@ -135,6 +141,9 @@ func (h *hub) spread(e upstream.Event) {
 	h.mu.Lock()
 	to := make([]*watcher, 0, len(h.watchers))
 	for _, w := range h.watchers {
+		if e.Method == protocol.TaskChanged && !modern && !w.hearsTask(h.b, e) {
+			continue
+		}
 		if (w.all || w.alone && len(h.watchers) == 1) && !ours || (modern || protocol.IsChange(e.Method)) && w.want.Wants(e.Method, e.Params) {
 			to = append(to, w)
 		}

@@ -20,11 +20,8 @@ import (
 // what the eras and the sealed handles require.
 func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
 	req := upstream.Request{Method: t.Method(), Params: t.Params()}
-	switch {
-	case otherTasks(x, c, t.Method()):
-		return req, failure.Invalid{E: failure.OtherTasks}
-	case l.foreignTasks(c, t.Method()):
-		return req, failure.Invalid{E: failure.NoMethod}
+	if err := taskError(x, l, c, t); err != nil {
+		return req, err
 	}
 	// A server's progress may be read after the call has ended, when the buffer of its params
 	// is used again, so the token is a copy.
@@ -112,6 +109,8 @@ func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t tar
 	}
 	if c.era == front.Modern {
 		reply.Result = tr.sealTask(x, l, t, reply.Result)
+	} else if minglesTasks(l.b, c.era) {
+		reply.Result = l.b.tasks.result(x.Who, t.Method(), reply.Result)
 	}
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:

@@ -47,9 +47,10 @@ func (p *bufferPool) put(b *buffer) {
 	p.pool.Put(b)
 }
 
-// readBody reads a request's body. The error is errTooLarge if the body is larger than limit,
-// whatever Content-Length said.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*buffer, error) {
+// readBody reads a request's body. The error is errTooLarge if the body is larger than the limit,
+// whatever Content-Length said, and errTooMany if its principal sends too many large ones.
+func (d *Door) readBody(w http.ResponseWriter, r *http.Request, who *principal.Principal) (*buffer, error) {
+	limit := d.o.BodyBytes
 	rc := http.NewResponseController(w)
 	if err := rc.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
 		return nil, err
@@ -62,7 +63,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*buffer, err
 		size = int(min(r.ContentLength, keepBuffer)) + 1
 	}
 	buf := bodies.get(size)
-	err := fill(buf, r.Body, limit)
+	err := fill(buf, r.Body, min(limit, keepBuffer))
+	if errors.Is(err, errTooLarge) && limit > keepBuffer {
+		err = d.fillLarge(buf, r.Body, who, rc)
+	}
 	if err != nil {
 		bodies.put(buf)
 		return nil, err
@@ -70,9 +74,23 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*buffer, err
 	return buf, rc.SetReadDeadline(time.Time{})
 }
 
+// fillLarge reads the rest of a body that exceeds a pooled buffer. The time for the body begins
+// again when there is a place for it.
+func (d *Door) fillLarge(buf *buffer, r io.Reader, who *principal.Principal, rc *http.ResponseController) error {
+	leave, err := d.large.enter(who, bodyTime)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := rc.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
+		return err
+	}
+	return fill(buf, r, d.o.BodyBytes)
+}
+
 // body reads the request's body, or answers the request with an error.
-func (d *Door) body(w http.ResponseWriter, r *http.Request) (*buffer, bool) {
-	buf, err := readBody(w, r, d.o.BodyBytes)
+func (d *Door) body(w http.ResponseWriter, r *http.Request, who *principal.Principal) (*buffer, bool) {
+	buf, err := d.readBody(w, r, who)
 	switch {
 	case err == nil:
 		return buf, true
@@ -80,6 +98,10 @@ func (d *Door) body(w http.ResponseWriter, r *http.Request) (*buffer, bool) {
 		w.Header().Set("Connection", "close")
 		plain(w, http.StatusRequestEntityTooLarge)
 		drain(w, r)
+	case errors.Is(err, errTooMany):
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", "1")
+		plain(w, http.StatusServiceUnavailable)
 	default:
 		w.Header().Set("Connection", "close")
 		plain(w, http.StatusBadRequest)

@@ -106,6 +106,7 @@ type Door struct {
 	sessions *sessions
 	earlier  earlier
 	leases   sync.Map // *lease -> nil
+	large    largeBodies
 	stop     chan struct{}
 	closing  sync.Once
 }

@@ -45,15 +45,16 @@ func (d *Door) takeOver(w http.ResponseWriter, r *http.Request) (*rawStream, err
 	return s, nil
 }
 
-// start sends the head. It announces the end of the connection, because net/http cannot take the
-// connection back for another request.
+// start sends the head and a comment. A proxy may hold back a head until the first byte of its
+// body (nginx to clients of HTTP/2 does), and clients wait for it. The head announces the end of the
+// connection, because net/http cannot take the connection back for another request.
 func (s *rawStream) start() error {
 	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
 	return s.raw([]byte("HTTP/1.1 200 OK\r\nDate: " + time.Now().UTC().Format(http.TimeFormat) +
 		"\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache, no-transform\r\nX-Accel-Buffering: no\r\n" +
-		"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"))
+		"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n" + beat + "\r\n"))
 }
 
 func (s *rawStream) event(id string, data []byte) error { return s.named(id, "message", data) }
@@ -62,7 +63,10 @@ func (s *rawStream) named(id, name string, data []byte) error {
 	return s.chunk(sse.Append(nil, id, name, data))
 }
 
-func (s *rawStream) comment() error { return s.chunk([]byte(": keep-alive\n\n")) }
+// beat is a comment of 14 bytes.
+const beat = ": keep-alive\n\n"
+
+func (s *rawStream) comment() error { return s.chunk([]byte(beat)) }
 
 // chunk writes one chunk of the body in one write (RFC 9112, 7.1).
 func (s *rawStream) chunk(b []byte) error {

@@ -144,7 +144,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who *principal.Princ
 		fail(w, http.StatusBadRequest, nil, errHeaderOnce)
 		return
 	}
-	buf, ok := d.body(w, r)
+	buf, ok := d.body(w, r, who)
 	if !ok {
 		return
 	}

@@ -84,7 +84,7 @@ func (e sseFace) post(w http.ResponseWriter, r *http.Request, who *principal.Pri
 		fail(w, http.StatusBadRequest, nil, e)
 		return
 	}
-	buf, ok := e.d.body(w, r)
+	buf, ok := e.d.body(w, r, who)
 	if !ok {
 		return
 	}

@@ -68,7 +68,7 @@ func (l *Listener) loop(s net.Listener) {
 // admit counts a connection and examines it, or closes it.
 func (l *Listener) admit(c net.Conn) {
 	remote := addrPort(c.RemoteAddr())
-	key, reason := l.seats.take(remote.Addr())
+	key, reason := l.seats.take(l.counted(remote.Addr()))
 	if reason != "" {
 		c.Close()
 		l.refuse(&Origin{}, reason)
@@ -82,6 +82,15 @@ func (l *Listener) admit(c net.Conn) {
 		return
 	}
 	l.examine(stamped)
+}
+
+// counted returns the address whose connections are limited together with one of a; the zero Addr:
+// only the total limits it. A trusted proxy has the connections of many clients.
+func (l *Listener) counted(a netip.Addr) netip.Addr {
+	if l.trusts(a) {
+		return netip.Addr{}
+	}
+	return a
 }
 
 // examine gets the kernel's facts about a connection before its first byte is read, and

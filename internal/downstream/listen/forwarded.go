@@ -36,6 +36,18 @@ func (o *Origin) Client(h http.Header) netip.Addr {
 	return client
 }
 
+// IsLocal reports whether a request comes from this machine, as far as is known: it arrived on a
+// local listener, and not from a trusted proxy that forwards it for a client elsewhere. A header of
+// a trusted proxy that names no client counts as one about a client elsewhere, because its client may
+// have made the header useless.
+func (o *Origin) IsLocal(h http.Header) bool {
+	if o == nil || !o.Listener.Local() {
+		return false
+	}
+	forwarded := len(h["Forwarded"])+len(h["X-Forwarded-For"]) > 0
+	return !forwarded || !o.Listener.trusts(o.Remote.Addr()) || o.Client(h).IsLoopback()
+}
+
 // trusts reports whether an address is that of a trusted proxy.
 func (l *Listener) trusts(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")

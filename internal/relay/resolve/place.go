@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/trust/visible"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -37,7 +38,7 @@ func placeOf(method string, params []byte) (place, error) {
 
 // reference reads the ref of a completion. It names a prompt or a resource, never
 // both, and says which. Servers choose by type or by the member that is there, and
-// some ignore case.
+// some ignore case, or what follows a hidden character.
 func reference(ref []byte) (place, error) {
 	kind, name, uri := "", false, false
 	for key, value := range rawjson.Members(ref) {
@@ -48,7 +49,7 @@ func reference(ref []byte) (place, error) {
 			name = true
 		case key == "uri":
 			uri = true
-		case strings.EqualFold(key, "type"), strings.EqualFold(key, "name"), strings.EqualFold(key, "uri"):
+		case strings.EqualFold(key, "type"), strings.EqualFold(key, "name"), strings.EqualFold(key, "uri"), strings.ContainsFunc(key, visible.Hidden):
 			return nowhere, ErrName
 		}
 	}

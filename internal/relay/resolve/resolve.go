@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/trust/visible"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
@@ -24,8 +25,8 @@ var (
 	// ErrNoID is a request without an id, which has no answer.
 	ErrNoID = errors.New("request without an id")
 	// ErrMethod is a method that this route does not carry, or that some parsers would take
-	// for another: one that differs from a method of the protocol only in case or in white
-	// space around it.
+	// for another: one that has a hidden character, or that differs from a method of the protocol
+	// only in case or in white space around it.
 	ErrMethod = errors.New("no such method")
 	// ErrName is a missing, malformed or ambiguous name, or on the aggregate one
 	// that names no server.
@@ -227,9 +228,12 @@ func isQuestion(method string) bool {
 }
 
 // misread reports whether a method is not one of the protocol's requests, but a parser that
-// ignores case or white space would take it for one. A notification counts as misread,
-// because it has no answer.
+// ignores case, white space or what follows a hidden character would take it for one: to some,
+// "tools/call\x00" is "tools/call". A notification counts as misread, because it has no answer.
 func misread(method string) bool {
+	if strings.ContainsFunc(method, visible.Hidden) {
+		return true
+	}
 	bare := strings.TrimSpace(method)
 	if wire.IsNotification(strings.ToLower(bare)) {
 		return true

@@ -1,0 +1,33 @@
+package front
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/doorward/doorward/internal/trust/principal"
+)
+
+// largeBodies limits how many bodies of one principal that exceed a pooled buffer are read at
+// once; further ones wait. Such a body takes its memory while it arrives, its client decides how
+// long that lasts, and the limits of calls do not count it yet.
+type largeBodies struct{ of sync.Map } // the name of a principal -> chan struct{}
+
+const largeAtOnce = 32
+
+var errTooMany = errors.New("too many large bodies at once")
+
+// enter waits for a place, at most for limit. The caller calls leave when the body was read.
+func (l *largeBodies) enter(who *principal.Principal, limit time.Duration) (leave func(), err error) {
+	v, ok := l.of.Load(who.Name())
+	if !ok {
+		v, _ = l.of.LoadOrStore(who.Name(), make(chan struct{}, largeAtOnce))
+	}
+	places := v.(chan struct{})
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-time.After(limit):
+		return nil, errTooMany
+	}
+}
