@@ -62,7 +62,7 @@ func newHistory() *cobra.Command {
 }
 
 func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
-	f := history.Filter{Client: w.client, Server: w.server, Tool: w.tool, Lines: 1 << 40}
+	f := history.Filter{Client: w.client, Server: w.server, Tool: w.tool, Lines: 1 << 40, Older: w.follow}
 	if w.denied {
 		f.Outcome = "denied"
 	}
@@ -74,7 +74,7 @@ func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 		}
 		f.From, most = from, cmp.Or(w.n, 1<<40)
 	}
-	found, err := history.Search(ctx, dir, f, 0, most)
+	found, err := searchSettled(ctx, dir, f, most)
 	if err != nil {
 		return err
 	}
@@ -90,18 +90,32 @@ func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 	if !w.follow {
 		return nil
 	}
-	return w.goOn(ctx, dir, f, found.Entries, show)
+	return goOn(ctx, dir, f, found, show)
 }
 
-// goOn prints new acts when they have ended. Of the acts that were printed, the newest
-// first, those that were under way are printed again.
-func (w logWanted) goOn(ctx context.Context, dir string, f history.Filter, printed []history.Entry, show func(history.Entry) error) error {
-	joined := history.NewJoin(f, printed...)
-	from := uint64(0)
-	if len(printed) > 0 {
-		from = printed[0].Seq + 1
+// outcomeDelay is the time after which the outcome of an act that is over is in the file: it is
+// written with the next record or 50 ms later.
+const outcomeDelay = 100 * time.Millisecond
+
+// searchSettled searches the log, and again after outcomeDelay if an act is under way: a caller
+// that has just had its answer is shown the outcome.
+func searchSettled(ctx context.Context, dir string, f history.Filter, most int) (history.Found, error) {
+	found, err := history.Search(ctx, dir, f, 0, most)
+	if err != nil || !slices.ContainsFunc(found.Entries, func(e history.Entry) bool { return e.Outcome == "open" }) {
+		return found, err
 	}
-	err := auditlog.Follow(ctx, dir, from, func(line []byte) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(outcomeDelay):
+	}
+	return history.Search(ctx, dir, f, 0, most)
+}
+
+// goOn prints the acts after those that were found when they have ended. Acts that were found
+// under way are printed again.
+func goOn(ctx context.Context, dir string, f history.Filter, found history.Found, show func(history.Entry) error) error {
+	joined := history.NewJoin(f, slices.Concat(found.Entries, found.Older)...)
+	err := auditlog.Follow(ctx, dir, found.Last+1, func(line []byte) error {
 		if e, ok := joined.Take(line); ok {
 			return show(e)
 		}

@@ -59,7 +59,7 @@ func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 			for _, e := range found.Entries {
 				_ = show(e) // it does not fail
 			}
-			err = logWanted{}.goOn(ctx, dir, history.Filter{}, found.Entries, show)
+			err = goOn(ctx, dir, history.Filter{}, found, show)
 			if got := fmt.Sprint(ends); got != "map[a:error b:denied c:ok d:ok]" {
 				t.Errorf("%s, %v", got, err)
 			}

@@ -134,7 +134,8 @@ type Filter struct {
 	All                                    bool // also events and the operator's own acts
 	From, To                               time.Time
 	Rule                                   string
-	Lines                                  int // largest number of lines to read; 0: MaxLines
+	Lines                                  int  // largest number of lines to read; 0: MaxLines
+	Older                                  bool // also find older acts that are under way, among MaxLines lines
 }
 
 func (f Filter) takes(e Entry) bool {
@@ -187,7 +188,9 @@ const MaxLines = 20_000
 // Found is one page of entries, the newest first.
 type Found struct {
 	Entries []Entry
-	Next    uint64 // number before which the next page begins; 0: there is none
+	Next    uint64  // number before which the next page begins; 0: there is none
+	Last    uint64  // number of the newest record that was read
+	Older   []Entry // acts under way before the entries, with Filter.Older
 }
 
 // Search reads the log backwards from before (0: its end).
@@ -225,17 +228,23 @@ func (s *searching) read(ctx context.Context, dir string) error {
 // over reads one line and reports whether the search is over. An outcome follows its decision
 // in the log, so it is read before it.
 func (s *searching) over(line []byte) bool {
+	seq := SeqOf(line)
+	s.out.Last = max(s.out.Last, seq)
 	if isEnding(line) {
 		noteEnding(s.ends, line, s.before)
 		return false
 	}
-	seq := SeqOf(line)
 	s.answered(seq, line)
 	if seq == 0 || s.before != 0 && seq >= s.before {
 		return false
 	}
-	if s.lines--; len(s.out.Entries) == s.most || s.lines < 0 {
-		s.out.Next = seq + 1
+	s.lines--
+	full := len(s.out.Entries) == s.most
+	if full && s.out.Next == 0 {
+		s.out.Next, s.lines = seq+1, min(s.lines, MaxLines)
+	}
+	if s.lines < 0 || full && !s.Filter.Older {
+		s.out.Next = cmp.Or(s.out.Next, seq+1)
 		return true
 	}
 	var r Record
@@ -246,8 +255,12 @@ func (s *searching) over(line []byte) bool {
 	if e.Outcome == "pending" && s.done[seq] {
 		e.Outcome = "event"
 	}
-	if s.takes(e) {
+	switch {
+	case !s.takes(e):
+	case !full:
 		s.out.Entries = append(s.out.Entries, e)
+	case e.Outcome == "open":
+		s.out.Older = append(s.out.Older, e)
 	}
 	return !s.From.IsZero() && r.Time.Before(s.From)
 }
