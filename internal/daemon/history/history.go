@@ -9,7 +9,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -193,12 +195,24 @@ type Found struct {
 	Older   []Entry // acts under way before the entries, with Filter.Older
 }
 
-// Search reads the log backwards from before (0: its end).
+// Search reads the log backwards from before (0: its end). The outcome of an act is mostly near it;
+// the end of the log is read only for an act whose outcome is not found there, and for acts that are
+// selected by outcome.
 func Search(ctx context.Context, dir string, f Filter, before uint64, most int) (Found, error) {
+	if before != 0 && f.Outcome == "" {
+		s := newSearching(f, before, most)
+		err := s.read(ctx, dir, before+MaxLines)
+		if err != nil || !slices.ContainsFunc(s.out.Entries, Entry.unsettled) && !f.Older {
+			return s.out, err
+		}
+	}
 	s := newSearching(f, before, most)
-	err := s.read(ctx, dir)
+	err := s.read(ctx, dir, math.MaxUint64)
 	return s.out, err
 }
+
+// unsettled reports that a later record may say what became of the act.
+func (e Entry) unsettled() bool { return e.Outcome == "open" || e.Outcome == "pending" }
 
 // searching is the state of one Search.
 type searching struct {
@@ -215,9 +229,9 @@ func newSearching(f Filter, before uint64, most int) *searching {
 	return &searching{Filter: f, before: before, most: most, lines: cmp.Or(f.Lines, MaxLines), part: f.plain(), ends: make(map[uint64]*ending), done: make(map[uint64]bool)}
 }
 
-// read reads the log backwards until the search is over.
-func (s *searching) read(ctx context.Context, dir string) error {
-	for line, err := range auditlog.Backwards(ctx, dir) {
+// read reads the log backwards until the search is over, without the segments after record from.
+func (s *searching) read(ctx context.Context, dir string, from uint64) error {
+	for line, err := range auditlog.BackwardsFrom(ctx, dir, from) {
 		if err != nil || s.over(line) {
 			return err
 		}
