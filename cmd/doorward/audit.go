@@ -30,7 +30,8 @@ import (
 // running daemon.
 func newAudit() *cobra.Command {
 	tail, show, verify, export := newInvocation(), newInvocation(), newInvocation(), newInvocation()
-	n := tail.set.IntP("n", "n", 20, "how many records")
+	n := amount(20)
+	tail.set.VarP(&n, "n", "n", "how many records")
 	follow := tail.set.Bool("follow", false, "follow new records as they are written")
 	archive := verify.set.String("archive", "", "check the archive in this `directory` instead")
 	key := verify.set.String("key", "", "the `file` with the public key (default audit.pub of the state directory)")
@@ -45,7 +46,7 @@ func newAudit() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return auditTail(ctx, tail.options, dir, *n, *follow)
+				return auditTail(ctx, tail.options, dir, int(n), *follow)
 			}),
 		show.command("show SEQ [--json] [-v]", "print one record", "doorward audit show 42", 1, 1,
 			func(ctx context.Context, args []string) error {
@@ -147,7 +148,7 @@ func lastRecords(dir string, n int, show func(line []byte) error) (last uint64, 
 func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || seq == 0 {
-		return fail(exitUsage, "%q is not a record number", number)
+		return fail(exitUsage, "%q is not a record number; doorward audit tail shows the last records", number)
 	}
 	for line, err := range auditlog.Backwards(ctx, dir) {
 		if err != nil {
@@ -157,7 +158,7 @@ func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 		case n > seq:
 			continue
 		case n < seq:
-			return fail(exitFailed, "there is no record %d", seq)
+			return noRecord(seq)
 		}
 		if o.json {
 			_, err := fmt.Fprintln(stdout(), string(line))
@@ -165,7 +166,11 @@ func auditShow(ctx context.Context, o *invocation, dir, number string) error {
 		}
 		return printMembers(o, line)
 	}
-	return fail(exitFailed, "there is no record %d", seq)
+	return noRecord(seq)
+}
+
+func noRecord(seq uint64) error {
+	return fail(exitFailed, "there is no record %d; doorward audit tail shows the last ones", seq)
 }
 
 // printMembers prints a record for a person: a line for each member, and for each fact.

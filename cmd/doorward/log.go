@@ -36,7 +36,7 @@ type logged struct {
 type logWanted struct {
 	since, client, server, tool string
 	denied, follow              bool
-	n                           int
+	n                           amount
 }
 
 // newHistory returns the command that prints the history of acts.
@@ -49,7 +49,7 @@ func newHistory() *cobra.Command {
 	o.set.StringVar(&w.tool, "tool", "", "show acts on tools whose name contains this")
 	o.set.BoolVar(&w.denied, "denied", false, "show only denied acts")
 	o.set.BoolVar(&w.follow, "follow", false, "follow new acts")
-	o.set.IntVarP(&w.n, "n", "n", 0, "show at most this many of the last acts (default 50, all with --since)")
+	o.set.VarP(&w.n, "n", "n", "show at most this many of the last acts (default 50, all with --since)")
 	return o.command("log [--since D] [--client C] [--server S] [--tool T] [--denied] [--follow] [--json]", "print the history of acts",
 		"doorward log --since 2h --denied", 0, 0,
 		func(ctx context.Context, _ []string) error {
@@ -66,13 +66,13 @@ func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 	if w.denied {
 		f.Outcome = "denied"
 	}
-	most := cmp.Or(w.n, 50)
+	most := cmp.Or(int(w.n), 50)
 	if w.since != "" {
 		from, err := sinceTime(w.since, time.Now())
 		if err != nil {
 			return fail(exitUsage, "--since %q: %v", w.since, err)
 		}
-		f.From, most = from, cmp.Or(w.n, 1<<40)
+		f.From, most = from, cmp.Or(int(w.n), 1<<40)
 	}
 	found, err := searchSettled(ctx, dir, f, most)
 	if err != nil {

@@ -146,7 +146,7 @@ func newExplain() *cobra.Command {
 				return fmt.Errorf("%w: --as is missing; name a principal such as uid:1000 or token:ci", errUsage)
 			}
 			if _, _, err := principal.Parse(*as); err != nil {
-				return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
+				return fmt.Errorf("%w: --as: %w; name one such as uid:1000 or token:ci", errUsage, err)
 			}
 			hintUnknownToken(o, *as)
 			if !policycheck.Known(rest[0]) {

@@ -121,7 +121,11 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	params := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, name)}, rawjson.Edit{Key: "arguments", Value: arguments})
 	result, err := c.Request(ctx, server, "tools/call", params)
 	if err != nil {
-		return rpcFailure(err, o.json)
+		failed := rpcFailure(err, o.json)
+		if !o.json {
+			failed = hintTools(failed, err, server)
+		}
+		return failed
 	}
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
@@ -140,6 +144,20 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	}
 	return nil
 }
+
+// hintTools adds to a failure, for parameters that the server does not accept, which command
+// lists its tools. why is the error of the call.
+func hintTools(failed, why error, server string) error {
+	var rpc *client.RPCError
+	var f *failure
+	if errors.As(why, &rpc) && rpc.Code == codeParams && errors.As(failed, &f) {
+		f.err = fmt.Errorf("%w; doorward tools %s lists its tools", f.err, server)
+	}
+	return failed
+}
+
+// codeParams is the code of JSON-RPC for invalid parameters, of MCP also for an unknown tool.
+const codeParams = -32602
 
 // hintPending says what a person can do about a call that was still held when approvals.wait was
 // over, and reports whether this is one. The command is a new process each time, and so another
@@ -178,7 +196,7 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 	obj := []byte(raw)
 	if raw != "" {
 		if err := wire.ValidateValue(obj); err != nil || obj[0] != '{' {
-			return nil, fmt.Errorf("%w: the arguments are not a JSON object", errUsage)
+			return nil, fmt.Errorf("%w: the arguments are not a JSON object, such as {\"title\":\"Milk\"}", errUsage)
 		}
 	}
 	var edits []rawjson.Edit
