@@ -144,6 +144,9 @@ func loginList(o *invocation) error {
 	if sealed > 0 {
 		fmt.Fprintf(stderr(), "doorward: %d sign-ins cannot be decrypted with this key\n", sealed)
 	}
+	if len(all) == 0 && !o.json {
+		fmt.Fprintln(stderr(), "doorward: there are no sign-ins; doorward login SERVER makes one")
+	}
 	var rows [][]string
 	for _, l := range all {
 		rows = append(rows, []string{l.Server, string(l.State), plaintext.Line(l.Issuer), strings.Join(l.Scopes, " "), "since " + l.Signed.Format(time.RFC3339)})
