@@ -50,7 +50,7 @@ func newHistory() *cobra.Command {
 	o.set.BoolVar(&w.denied, "denied", false, "show only denied acts")
 	o.set.BoolVar(&w.follow, "follow", false, "follow new acts")
 	o.set.VarP(&w.n, "n", "n", "show at most this many of the last acts (default 50, all with --since)")
-	return o.command("log [--since D] [--client C] [--server S] [--tool T] [--denied] [--follow] [--json]", "print the history of acts",
+	return o.command("log [--since D] [--client C] [--server S] [--tool T] [--denied] [-n N] [--follow] [--json]", "print the history of acts",
 		"doorward log --since 2h --denied", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			dir, _, err := o.auditDir()

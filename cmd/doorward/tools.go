@@ -145,12 +145,12 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	return nil
 }
 
-// hintTools adds to a failure, for parameters that the server does not accept, which command
+// hintTools adds to a failure, for parameters that the server itself does not accept, which command
 // lists its tools. why is the error of the call.
 func hintTools(failed, why error, server string) error {
 	var rpc *client.RPCError
 	var f *failure
-	if errors.As(why, &rpc) && rpc.Code == codeParams && errors.As(failed, &f) {
+	if errors.As(why, &rpc) && rpc.Code == codeParams && len(rpc.Data) == 0 && errors.As(failed, &f) {
 		f.err = fmt.Errorf("%w; doorward tools %s lists its tools", f.err, server)
 	}
 	return failed
