@@ -100,16 +100,27 @@ type heldCall struct {
 
 func heldCallOf(c admin.PendingCall) heldCall { return heldCall{c.N, c.Time, c.Preview} }
 
-// followPending asks the operator about each held call once.
+// followPending asks the operator about each held call once. A daemon that has answered once
+// may end and start again.
 func followPending(ctx context.Context, o *invocation) error {
 	seen := map[heldCall]bool{}
 	keys := keyboard{os.Stdin}
 	var all []admin.PendingCall
+	met, away := false, false
 	for ctx.Err() == nil {
 		var err error
 		if all, err = waitForHeld(ctx, o, all); err != nil && ctx.Err() == nil {
-			return approvalFailure(err)
+			if _, answered := errors.AsType[*client.AdminError](err); answered || !met {
+				return approvalFailure(err)
+			}
+			if !away {
+				fmt.Fprintf(stderr(), "doorward: waiting for the daemon: %v\n", err)
+			}
+			away = true
+			betweenRequests(ctx)
+			continue
 		}
+		met, away = true, false
 		for _, c := range all {
 			if seen[heldCallOf(c)] {
 				continue

@@ -30,7 +30,8 @@ import (
 // running daemon.
 func newAudit() *cobra.Command {
 	tail, show, verify, export := newInvocation(), newInvocation(), newInvocation(), newInvocation()
-	n := tail.set.IntP("n", "n", 20, "how many records")
+	n := amount(20)
+	tail.set.VarP(&n, "n", "n", "how many records")
 	follow := tail.set.Bool("follow", false, "follow new records as they are written")
 	archive := verify.set.String("archive", "", "check the archive in this `directory` instead")
 	key := verify.set.String("key", "", "the `file` with the public key (default audit.pub of the state directory)")
@@ -45,7 +46,7 @@ func newAudit() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return auditTail(ctx, tail.options, dir, *n, *follow)
+				return auditTail(ctx, tail.options, dir, int(n), *follow)
 			}),
 		show.command("show SEQ [--json] [-v]", "print one record", "doorward audit show 42", 1, 1,
 			func(_ context.Context, args []string) error {
@@ -114,9 +115,6 @@ func auditTail(ctx context.Context, o *options, dir string, n int, follow bool) 
 		}
 		return printRecord(o, line)
 	}
-	if n < 0 {
-		return fail(exitUsage, "-n must not be negative")
-	}
 	last, err := lastRecords(dir, n, show)
 	if err != nil || !follow {
 		return err
@@ -150,19 +148,23 @@ func lastRecords(dir string, n int, show func(line []byte) error) (last uint64, 
 func auditShow(o *invocation, dir, number string) error {
 	seq, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || seq == 0 {
-		return fail(exitUsage, "%q is not a record number", number)
+		return fail(exitUsage, "%q is not a record number; doorward audit tail shows the last records", number)
 	}
 	line, err := auditlog.Find(dir, seq)
 	switch {
 	case err != nil:
 		return err
 	case line == nil:
-		return fail(exitFailed, "there is no record %d", seq)
+		return noRecord(seq)
 	case o.json:
 		_, err := fmt.Fprintln(stdout(), string(line))
 		return err
 	}
 	return printMembers(o, line)
+}
+
+func noRecord(seq uint64) error {
+	return fail(exitFailed, "there is no record %d; doorward audit tail shows the last ones", seq)
 }
 
 // printMembers prints a record for a person: a line for each member, and for each fact.

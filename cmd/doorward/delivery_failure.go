@@ -48,7 +48,7 @@ func refOf(p *client.Problem) string {
 // deliveryFailures returns the explanations of the codes of instruction delivery.
 func deliveryFailures() map[string]string {
 	return map[string]string{
-		"not_found":         "there is no such document, version, label, session or ref",
+		"not_found":         "there is no such document, version, label, session or ref; doorward instructions list shows the documents",
 		"invalid_document":  "the document is not valid",
 		"remote_store":      "the documents come from another Doorward: make the change there",
 		"conflict":          "nothing was done",

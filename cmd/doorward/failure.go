@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
 
@@ -18,6 +19,7 @@ const (
 	exitUsage   = 2
 	exitRefused = 3
 	exitAway    = 4
+	exitConfig  = 78 // of serve: EX_CONFIG of sysexits.h; the units do not start it again
 )
 
 // failure is an error with its exit status. A quiet failure is not printed,
@@ -59,7 +61,11 @@ func report(c *cobra.Command, err error) int {
 	}
 	sayError(err)
 	if errors.Is(err, client.ErrNoDaemon) {
-		fmt.Fprintln(stderr(), "doorward: hint: start it with `doorward serve`")
+		hint := "start it with `doorward serve`"
+		if errors.Is(err, fs.ErrPermission) {
+			hint = "its socket is for its own user: give the command as that user, or use a listener with a token"
+		}
+		fmt.Fprintln(stderr(), "doorward: hint:", hint)
 		return exitAway
 	}
 	if errors.Is(err, client.ErrNotOurs) {

@@ -36,7 +36,7 @@ type logged struct {
 type logWanted struct {
 	since, client, server, tool string
 	denied, follow              bool
-	n                           int
+	n                           amount
 }
 
 // newHistory returns the command that prints the history of acts.
@@ -49,8 +49,8 @@ func newHistory() *cobra.Command {
 	o.set.StringVar(&w.tool, "tool", "", "show acts on tools whose name contains this")
 	o.set.BoolVar(&w.denied, "denied", false, "show only denied acts")
 	o.set.BoolVar(&w.follow, "follow", false, "follow new acts")
-	o.set.IntVarP(&w.n, "n", "n", 0, "show at most this many of the last acts (default 50, all with --since)")
-	return o.command("log [--since D] [--client C] [--server S] [--tool T] [--denied] [--follow] [--json]", "print the history of acts",
+	o.set.VarP(&w.n, "n", "n", "show at most this many of the last acts (default 50, all with --since)")
+	return o.command("log [--since D] [--client C] [--server S] [--tool T] [--denied] [-n N] [--follow] [--json]", "print the history of acts",
 		"doorward log --since 2h --denied", 0, 0,
 		func(ctx context.Context, _ []string) error {
 			dir, _, err := o.auditDir()
@@ -62,30 +62,27 @@ func newHistory() *cobra.Command {
 }
 
 func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
-	f := history.Filter{Client: w.client, Server: w.server, Tool: w.tool, Lines: 1 << 40}
-	if w.n < 0 {
-		return fail(exitUsage, "-n must not be negative")
-	}
+	f := history.Filter{Client: w.client, Server: w.server, Tool: w.tool, Lines: 1 << 40, Older: w.follow}
 	if w.denied {
 		f.Outcome = "denied"
 	}
-	most := cmp.Or(w.n, 50)
+	most := cmp.Or(int(w.n), 50)
 	if w.since != "" {
 		from, err := sinceTime(w.since, time.Now())
 		if err != nil {
 			return fail(exitUsage, "--since %q: %v", w.since, err)
 		}
-		f.From, most = from, cmp.Or(w.n, 1<<40)
+		f.From, most = from, cmp.Or(int(w.n), 1<<40)
 	}
-	found, next, err := listed(ctx, dir, f, most)
+	found, err := searchSettled(ctx, dir, f, most)
 	if err != nil {
 		return err
 	}
-	if w.server != "" && len(found) == 0 {
+	if w.server != "" && len(found.Entries) == 0 {
 		hintUnconfigured(o.options, w.server)
 	}
 	show := printerOf(o.json)
-	for _, e := range slices.Backward(found) {
+	for _, e := range slices.Backward(found.Entries) {
 		if err := show(e); err != nil {
 			return err
 		}
@@ -93,25 +90,32 @@ func (w logWanted) run(ctx context.Context, o *invocation, dir string) error {
 	if !w.follow {
 		return nil
 	}
-	return goOn(ctx, dir, f, found, next, show)
+	return goOn(ctx, dir, f, found, show)
 }
 
-// listed returns the acts so far, the newest first, and the number of the first record that
-// was not read for them.
-func listed(ctx context.Context, dir string, f history.Filter, most int) ([]history.Entry, uint64, error) {
-	last, err := lastRecords(dir, 0, nil)
-	if err != nil {
-		return nil, 0, err
+// outcomeDelay is the time after which the outcome of an act that is over is in the file: it is
+// written with the next record or 50 ms later.
+const outcomeDelay = 100 * time.Millisecond
+
+// searchSettled searches the log, and again after outcomeDelay if an act is under way: a caller
+// that has just had its answer is shown the outcome.
+func searchSettled(ctx context.Context, dir string, f history.Filter, most int) (history.Found, error) {
+	found, err := history.Search(ctx, dir, f, 0, most)
+	if err != nil || !slices.ContainsFunc(found.Entries, func(e history.Entry) bool { return e.Outcome == "open" }) {
+		return found, err
 	}
-	found, err := history.Search(ctx, dir, f, last+1, most)
-	return found.Entries, last + 1, err
+	select {
+	case <-ctx.Done():
+	case <-time.After(outcomeDelay):
+	}
+	return history.Search(ctx, dir, f, 0, most)
 }
 
-// goOn prints acts from record from on when they have ended. Of the acts that were printed,
-// the newest first, those that were under way are printed again.
-func goOn(ctx context.Context, dir string, f history.Filter, printed []history.Entry, from uint64, show func(history.Entry) error) error {
-	joined := history.NewJoin(f, printed...)
-	err := auditlog.Follow(ctx, dir, from, func(line []byte) error {
+// goOn prints the acts after those that were found when they have ended. Acts that were found
+// under way are printed again.
+func goOn(ctx context.Context, dir string, f history.Filter, found history.Found, show func(history.Entry) error) error {
+	joined := history.NewJoin(f, slices.Concat(found.Entries, found.Older)...)
+	err := auditlog.Follow(ctx, dir, found.Last+1, func(line []byte) error {
 		if e, ok := joined.Take(line); ok {
 			return show(e)
 		}

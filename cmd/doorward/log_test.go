@@ -47,7 +47,7 @@ func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 			defer log.Close()
 			acts := fourActs(log.State().Seq + 1)
 			write(t, log, acts[:before])
-			found, next, err := listed(t.Context(), dir, f, 50)
+			found, err := history.Search(t.Context(), dir, f, 0, 50)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,10 +64,10 @@ func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 				}
 				return nil
 			}
-			for _, e := range found {
+			for _, e := range found.Entries {
 				_ = show(e) // it does not fail
 			}
-			err = goOn(ctx, dir, f, found, next, show)
+			err = goOn(ctx, dir, f, found, show)
 			if got := fmt.Sprint(ends); got != want {
 				t.Errorf("%s, %v", got, err)
 			}

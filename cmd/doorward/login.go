@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -111,7 +112,7 @@ func configuredServer(o *invocation, name string) (*config.Config, *config.Serve
 	s := c.Servers[name]
 	switch {
 	case s == nil || s.Disabled:
-		return nil, nil, fail(exitFailed, "no server %q is configured", name)
+		return nil, nil, fail(exitFailed, "no server %q is configured in %s", name, cmp.Or(o.configFile(), "the built-in defaults"))
 	case s.Refused != "":
 		return nil, nil, fail(exitFailed, "%s is refused: %s", name, s.Refused)
 	}
@@ -142,6 +143,9 @@ func loginList(o *invocation) error {
 	}
 	if sealed > 0 {
 		fmt.Fprintf(stderr(), "doorward: %d sign-ins cannot be decrypted with this key\n", sealed)
+	}
+	if len(all) == 0 && !o.json {
+		fmt.Fprintln(stderr(), "doorward: there are no sign-ins; doorward login SERVER makes one")
 	}
 	var rows [][]string
 	for _, l := range all {
@@ -178,7 +182,7 @@ func logoutOf(ctx context.Context, o *invocation, server string) error {
 	case err != nil:
 		return err
 	case gone == 0:
-		return fail(exitFailed, "there was no sign-in to %s", server)
+		return fail(exitFailed, "there was no sign-in to %s; doorward login --list shows all", server)
 	case told != nil:
 		fmt.Fprintf(stderr(), "doorward: signed out of %s here; tokens may remain valid at the authorization server: %v\n", server, told)
 	default:

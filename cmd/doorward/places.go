@@ -6,7 +6,9 @@ import (
 	"maps"
 	"net"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -38,6 +40,9 @@ func placeProblems(o *options, c *config.Config) []config.Problem {
 		if err := store.CheckPostgres(dsn.Reveal()); err != nil {
 			out = append(out, o.problemAt("store.postgres", err.Error()))
 		}
+		for _, file := range regexp.MustCompile(`\b(?:passfile|sslkey)=([^\s&]+)`).FindAllStringSubmatch(dsn.Reveal(), -1) {
+			out = append(out, exposedFile(o, "store.postgres", strings.Trim(file[1], "'"))...)
+		}
 	}
 	return append(out, noticeProblems(o, c)...)
 }
@@ -60,6 +65,17 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// exposedFile returns a warning if every user of the machine can use a file that has to be private.
+func exposedFile(o *options, key, path string) []config.Problem {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o007 == 0 {
+		return nil
+	}
+	p := o.problemAt(key, fmt.Sprintf("every user of the machine can use %s (mode %#o); run chmod o= on it", path, info.Mode().Perm()))
+	p.Warning = true
+	return []config.Problem{p}
+}
+
 // certificateProblems returns the problems of the listeners' certificates and keys.
 func certificateProblems(o *options, c *config.Config) (out []config.Problem) {
 	for i, l := range c.Listen.HTTP {
@@ -70,11 +86,7 @@ func certificateProblems(o *options, c *config.Config) (out []config.Problem) {
 		if _, err := tls.LoadX509KeyPair(l.TLS.Cert, l.TLS.Key); err != nil {
 			out = append(out, o.problemAt(key, fmt.Sprintf("the certificate cannot be used: %v; cert must be a chain and key its private key, both PEM", err)))
 		}
-		if info, err := os.Stat(l.TLS.Key); err == nil && info.Mode().Perm()&0o007 != 0 {
-			p := o.problemAt(key+".key", fmt.Sprintf("every user of the machine can use %s (mode %#o); run chmod o= on it", l.TLS.Key, info.Mode().Perm()))
-			p.Warning = true
-			out = append(out, p)
-		}
+		out = append(out, exposedFile(o, key+".key", l.TLS.Key)...)
 	}
 	return out
 }

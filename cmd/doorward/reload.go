@@ -68,12 +68,15 @@ func (r *reloader) reload() []string {
 	return w.files
 }
 
-// teller reports what keeps a configuration from being reloaded: as text for a person, or
-// with log.format json as lines of the log, so that a program can read all lines.
+// teller reports what keeps a configuration from being used: as text for a person, or with
+// log.format json as lines of the log, so that a program can read all lines. The zero teller
+// reports text.
 type teller struct {
 	log    *slog.Logger
 	asJSON bool
 }
+
+func newTeller(c config.Log) teller { return teller{log: newLog(c), asJSON: c.Format == "json"} }
 
 func (t teller) error(text string) {
 	if t.asJSON {

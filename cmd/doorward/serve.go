@@ -70,9 +70,13 @@ func newDaemon(o *options, tokenFile string, dev bool) (*reloader, error) {
 	w := o.loadWhole()
 	w.problems = append(w.problems, o.pins.start()...)
 	c := w.config
-	sayProblems(append(w.problems, w.triedForServing()...))
+	var tell teller
+	if w.read != nil {
+		tell = newTeller(w.read.Log)
+	}
+	tell.problems(append(w.problems, w.triedForServing()...))
 	if c == nil {
-		return nil, fail(exitFailed, "nothing was started: problems in the configuration: %d", len(w.problems))
+		return nil, fail(exitConfig, "nothing was started: problems in the configuration: %d", len(w.problems))
 	}
 	state, err := o.stateDir()
 	if err != nil {
@@ -84,10 +88,9 @@ func newDaemon(o *options, tokenFile string, dev bool) (*reloader, error) {
 	}
 	token := secret.New(os.Getenv("DOORWARD_TOKEN"))
 	os.Unsetenv("DOORWARD_TOKEN")
-	log := newLog(c.Log)
 	d, err := daemon.New(daemon.Options{Config: c, StateDir: state, RuntimeDir: runtime, Token: token,
-		TokenFile: tokenFile, Dev: dev, Version: version, Log: log, Say: stderr()})
-	return &reloader{o: o, d: d, files: w.files, tell: teller{log: log, asJSON: c.Log.Format == "json"}}, err
+		TokenFile: tokenFile, Dev: dev, Version: version, Log: tell.log, Say: stderr()})
+	return &reloader{o: o, d: d, files: w.files, tell: tell}, err
 }
 
 // settle fixes the configuration file for the life of the daemon: a file that later appears

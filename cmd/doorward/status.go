@@ -18,6 +18,8 @@ import (
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/policycheck"
+	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
@@ -144,13 +146,16 @@ func newExplain() *cobra.Command {
 				return fmt.Errorf("%w: --as is missing; name a principal such as uid:1000 or token:ci", errUsage)
 			}
 			if _, _, err := principal.Parse(*as); err != nil {
-				return fmt.Errorf("%w: --as %s: %w", errUsage, *as, err)
+				return fmt.Errorf("%w: --as: %w; name one such as uid:1000 or token:ci", errUsage, err)
 			}
 			hintUnknownToken(o, *as)
 			if !policycheck.Known(rest[0]) {
 				fmt.Fprintf(stderr(), "doorward: Doorward has no action %s; check that it is spelled like the method\n", plaintext.Line(rest[0]))
 			}
 			server, name, _ := strings.Cut(strings.Join(rest[1:], ""), "/")
+			if err := addresseeOf(rest[0], server); err != nil {
+				return err
+			}
 			q := url.Values{"as": {*as}, "action": {rest[0]}, "server": {server}, "name": {name},
 				"local": {strconv.FormatBool(*local)}, "confirmed": {strconv.FormatBool(*confirmed)}}
 			if *arguments != "" {
@@ -161,6 +166,18 @@ func newExplain() *cobra.Command {
 			}
 			return showDecision(ctx, o, q)
 		})
+}
+
+// addresseeOf refuses the resource of an act of messaging, which has an addressee instead: the
+// daemon would take the name of an agent for one of a server.
+func addresseeOf(action, server string) error {
+	switch {
+	case !strings.HasPrefix(action, agent.ServerName+".") || server == "" || server == agent.ServerName:
+		return nil
+	case policy.HasArguments(action):
+		return fmt.Errorf(`%w: %s has no resource: write what rules read of the addressee, such as --args '{"to":{"name":%q,"own":true,"near":true}}', where own is an agent of the same user or family, and near one of the same namespace`, errUsage, action, server)
+	}
+	return fmt.Errorf("%w: %s has no resource", errUsage, plaintext.Line(action))
 }
 
 // showDecision asks the daemon and prints the decision. A denial has exit status 3.

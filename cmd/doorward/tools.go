@@ -96,8 +96,9 @@ func sayMissing(missing map[string]string) {
 func newCall() *cobra.Command {
 	o := newInvocation()
 	raw := o.set.String("args", "", "arguments as a JSON object")
+	output := o.set.StringP("output", "o", "", "write the first image, audio or blob of the result to this file")
 	o.set.Lookup("json").Usage = "print the raw result; a JSON object after it is the arguments"
-	return o.command("call SERVER TOOL [key=value… | --args JSON | --json JSON]", "call one tool", "doorward call notes add_note title=Milk", 2, many,
+	return o.command("call SERVER TOOL [key=value… | --args JSON | --json JSON] [-o FILE]", "call one tool", "doorward call notes add_note title=Milk", 2, many,
 		func(ctx context.Context, args []string) error {
 			args = jsonArgument(o.json, raw, args)
 			if len(args) < 2 {
@@ -107,11 +108,11 @@ func newCall() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return callTool(ctx, o, args[0], args[1], arguments)
+			return callTool(ctx, o, args[0], args[1], arguments, *output)
 		})
 }
 
-func callTool(ctx context.Context, o *invocation, server, name string, arguments []byte) error {
+func callTool(ctx context.Context, o *invocation, server, name string, arguments []byte, output string) error {
 	c, err := o.daemon.connect()
 	if err != nil {
 		return err
@@ -120,10 +121,19 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	params := rawjson.Set(nil, rawjson.Edit{Key: "name", Value: rawjson.AppendQuote(nil, name)}, rawjson.Edit{Key: "arguments", Value: arguments})
 	result, err := c.Request(ctx, server, "tools/call", params)
 	if err != nil {
-		return rpcFailure(err, o.json)
+		failed := rpcFailure(err, o.json)
+		if !o.json {
+			failed = hintTools(failed, err, server)
+		}
+		return failed
 	}
 	if err := printResult(o, result); err != nil {
 		return fmt.Errorf("printing the result: the tool was called, but its result is lost: %w", err)
+	}
+	if output != "" {
+		if err := writeData(result, output); err != nil {
+			return fmt.Errorf("writing the data of the result to --output: the tool was called: %w", err)
+		}
 	}
 	why := "the tool reports an error"
 	if hintPending(result) {
@@ -134,6 +144,20 @@ func callTool(ctx context.Context, o *invocation, server, name string, arguments
 	}
 	return nil
 }
+
+// hintTools adds to a failure, for parameters that the server itself does not accept, which command
+// lists its tools. why is the error of the call.
+func hintTools(failed, why error, server string) error {
+	var rpc *client.RPCError
+	var f *failure
+	if errors.As(why, &rpc) && rpc.Code == codeParams && len(rpc.Data) == 0 && errors.As(failed, &f) {
+		f.err = fmt.Errorf("%w; doorward tools %s lists its tools", f.err, server)
+	}
+	return failed
+}
+
+// codeParams is the code of JSON-RPC for invalid parameters, of MCP also for an unknown tool.
+const codeParams = -32602
 
 // hintPending says what a person can do about a call that was still held when approvals.wait was
 // over, and reports whether this is one. The command is a new process each time, and so another
@@ -172,7 +196,7 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 	obj := []byte(raw)
 	if raw != "" {
 		if err := wire.ValidateValue(obj); err != nil || obj[0] != '{' {
-			return nil, fmt.Errorf("%w: the arguments are not a JSON object", errUsage)
+			return nil, fmt.Errorf("%w: the arguments are not a JSON object, such as {\"title\":\"Milk\"}", errUsage)
 		}
 	}
 	var edits []rawjson.Edit
@@ -188,22 +212,4 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 		edits = append(edits, rawjson.Edit{Key: key, Value: v})
 	}
 	return rawjson.Set(obj, edits...), nil
-}
-
-// printResult prints the result of a call: with --json as it is, otherwise its content.
-func printResult(o *invocation, result []byte) error {
-	if o.json {
-		_, err := fmt.Fprintln(stdout(), string(result))
-		return err
-	}
-	for item := range rawjson.Elements(rawjson.Get(result, "content")) {
-		text, ok := rawjson.GetString(item, "text")
-		if !ok {
-			text = string(item)
-		}
-		if _, err := fmt.Fprintln(stdout(), text); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/passkey"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/relay"
 	"github.com/doorward/doorward/internal/relay/approval"
@@ -183,7 +184,12 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 	if !overUnix(r) {
 		return nil // policy has checked the scope
 	}
-	if _, err := (consoleHost(a)).operator(r, who); err != nil {
+	_, err := (consoleHost(a)).operator(r, who)
+	if errors.Is(err, deliver.ErrStore) {
+		consoleHost(a).event(who, "approve.refused", "the registered agents cannot be looked up")
+		return err
+	}
+	if err != nil {
 		consoleHost(a).event(who, "approve.refused", refusedShell)
 		return fmt.Errorf("%w: %w", agent.ErrAgentShell, err)
 	}

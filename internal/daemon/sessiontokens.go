@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/downstream/authn"
@@ -87,6 +88,9 @@ func (d *Daemon) owner(who *principal.Principal) bool {
 	return ok && f.Grade >= principal.Attested && who.Name() == principal.UID(d.uid)
 }
 
+// shellLimit is how long an operator's act waits for the database of agents.
+const shellLimit = 3 * time.Second
+
 // shell refuses an operator's act from a process below a registered agent. If the database of
 // agents is unavailable, the error is ErrStore, because that is no fault of the caller. Every
 // other failure is a refusal, including one that the caller causes by disconnecting.
@@ -95,6 +99,8 @@ func (d *Daemon) shell(ctx context.Context, processes []string, complete bool) e
 		return nil // no agent is registered with a daemon that does not run
 	}
 	if m := d.messaging.Load(); m != nil {
+		ctx, cancel := context.WithTimeout(ctx, shellLimit)
+		defer cancel()
 		err := m.server.Operator().AgentShell(ctx, processes, complete)
 		if storeFailed(ctx, err) {
 			return fmt.Errorf("looking up the registered agents: %w", errors.Join(deliver.ErrStore, err))

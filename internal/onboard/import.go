@@ -176,11 +176,11 @@ func (w *importing) write(name string, s server, client string) (err error) {
 func (w *importing) name(e entry, s server) (name string, is bool) {
 	plain := allowedName(e.name)
 	client := plain + "-" + e.from.Client.Name
-	candidates := []string{plain, client}
-	for n := 2; n < 100; n++ {
-		candidates = append(candidates, fmt.Sprintf("%s-%d", client, n))
-	}
-	for _, name := range candidates {
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("%s-%d", client, n)
+		if n < 2 {
+			name = []string{plain, client}[n]
+		}
 		if builtIn(name) {
 			continue
 		}
@@ -189,7 +189,6 @@ func (w *importing) name(e entry, s server) (name string, is bool) {
 			return name, taken
 		}
 	}
-	return client, true
 }
 
 func builtIn(name string) bool {

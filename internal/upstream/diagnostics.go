@@ -16,7 +16,7 @@ const (
 type diagnostics struct {
 	mu    sync.Mutex
 	lines []string
-	fault string // the first line of the last process that names an error, else that looks like one
+	fault string // the first line of the last process of the highest rank above 0
 	end   string
 	stray string // the last line on standard output that was no message
 }
@@ -28,11 +28,27 @@ func (s *diagnostics) begin() {
 	s.fault, s.lines = "", nil
 }
 
-// reportsFault reports whether a line looks like the reason why a process ended.
+// rank says how well a line tells why a process ended: 2 names an error, 1 looks like one, 0 does
+// not. npm prints a code, the call that failed and its path before the line that names what is
+// missing.
+func rank(line string) int {
+	said, npm := strings.CutPrefix(strings.Replace(line, "npm ERR! ", "npm error ", 1), "npm error ")
+	words := strings.Fields(said)
+	switch {
+	case npm && len(words) > 2 && !slices.Contains([]string{"code", "syscall", "path", "errno", "dest", "command"}, words[0]), namesFault(line):
+		return 2
+	case reportsFault(line):
+		return 1
+	}
+	return 0
+}
+
+// reportsFault reports whether a line looks like the reason why a process ended. npx warns of a
+// package that is not found before it installs it.
 func reportsFault(line string) bool {
 	line = strings.ToLower(line)
-	faults := []string{"error:", "error ", "fatal", "exception", "cannot ", "not found", "denied", "refused"}
-	return slices.ContainsFunc(faults, func(word string) bool { return strings.Contains(line, word) })
+	faults := []string{"error:", "error ", "fatal", "exception", "cannot ", "not found", "no such ", "no module ", "no version of", "denied", "refused"}
+	return !strings.HasPrefix(line, "npm warn") && slices.ContainsFunc(faults, func(word string) bool { return strings.Contains(line, word) })
 }
 
 // namesFault reports whether a line begins with the name of an error, such as TypeError: of
@@ -69,7 +85,7 @@ func (s *diagnostics) add(line string) {
 	line = clipped(line)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fault == "" && reportsFault(line) || !namesFault(s.fault) && namesFault(line) {
+	if rank(line) > rank(s.fault) {
 		s.fault = line
 	}
 	if len(s.lines) == diagnosticLines {

@@ -92,6 +92,7 @@ type Server struct {
 	in       io.WriteCloser // the keeper lives as long as this is open
 	out      *bufio.Reader
 	pid      int
+	frozen   bool
 
 	mu sync.Mutex
 	n  int
@@ -134,6 +135,7 @@ func (s *Server) Database(t testing.TB) string {
 // Kill ends the postmaster and all its children with SIGKILL and returns when they have ended.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
+	s.frozen = false
 	must(t, killFamily(s.pid))
 	_, err := s.tell("reap")
 	must(t, err)
@@ -143,12 +145,14 @@ func (s *Server) Kill(t testing.TB) {
 // frozen server can be killed.
 func (s *Server) Freeze(t testing.TB) {
 	t.Helper()
+	s.frozen = true
 	must(t, signalFamily(s.pid, syscall.SIGSTOP))
 }
 
 // Thaw undoes Freeze.
 func (s *Server) Thaw(t testing.TB) {
 	t.Helper()
+	s.frozen = false
 	must(t, signalFamily(s.pid, syscall.SIGCONT))
 }
 
@@ -283,7 +287,11 @@ func (s *Server) end() error {
 	if s.keeper == nil || s.keeper.Process == nil {
 		return os.RemoveAll(s.dir)
 	}
-	return errors.Join(s.in.Close(), s.keeper.Wait())
+	var thawed error
+	if s.frozen { // a frozen server does not end when it is asked
+		thawed = signalFamily(s.pid, syscall.SIGCONT)
+	}
+	return errors.Join(thawed, s.in.Close(), s.keeper.Wait())
 }
 
 // postgresBin returns the directory of PostgreSQL's programs: that on PATH, or the newest

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/doorward/doorward/internal/trust/audit"
@@ -18,10 +19,20 @@ const backBytes = 256 << 10
 // sequence is consumed. Each line has its caller, as from Showing. Records are not
 // verified; an unfinished last line is left out. An error ends the sequence.
 func Backwards(ctx context.Context, dir string) iter.Seq2[[]byte, error] {
+	return BackwardsFrom(ctx, dir, math.MaxUint64)
+}
+
+// BackwardsFrom is Backwards without the segments that begin after record from.
+func BackwardsFrom(ctx context.Context, dir string, from uint64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		numbers, _, err := audit.Segments(dir, nil)
 		for _, number := range slices.Backward(numbers) {
-			var more bool
+			if from < math.MaxUint64 {
+				if first, _, err := firstOf(dir, number); err == nil && first > from {
+					continue
+				}
+			}
+			more := false
 			if more, err = segmentBackwards(ctx, dir, number, yield); err != nil || !more {
 				break
 			}

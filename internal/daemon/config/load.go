@@ -31,6 +31,7 @@ func Load(path string, o Options) (*Config, []Problem) {
 	if err != nil {
 		return nil, []Problem{{File: path, Problem: err.Error()}}
 	}
+	o.exposed = exposed(abs)
 	c, ps := Parse(path, filepath.Dir(abs), content, o)
 	if c != nil {
 		c.File = abs

@@ -25,6 +25,8 @@ type Options struct {
 	// File and Keyring fetch ${file:} and ${keyring:} references. nil: those of package secret.
 	File    func(path string) (secret.Value, error)
 	Keyring func(service, name string) (secret.Value, error)
+
+	exposed bool // every user of the machine can read the file
 }
 
 // source parses the text of a file into nodes.

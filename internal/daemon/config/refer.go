@@ -37,6 +37,9 @@ func (d *decoder) resolve(text, key string, f field) secret.Value {
 		}
 	}
 	d.warnVisible(key, f, t)
+	if d.o.exposed && len(t.Refs()) == 0 && isSecret(key, text) {
+		d.report.warn(key, "every user of the machine can read this file and so the secret; run chmod o= on it, or write ${file:/path} of a private file")
+	}
 	d.report.warnUnbraced(key, text)
 	return v
 }

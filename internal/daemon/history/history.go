@@ -9,7 +9,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,7 +136,8 @@ type Filter struct {
 	All                                    bool // also events and the operator's own acts
 	From, To                               time.Time
 	Rule                                   string
-	Lines                                  int // largest number of lines to read; 0: MaxLines
+	Lines                                  int  // largest number of lines to read; 0: MaxLines
+	Older                                  bool // also find older acts that are under way, among MaxLines lines
 }
 
 func (f Filter) takes(e Entry) bool {
@@ -187,15 +190,29 @@ const MaxLines = 20_000
 // Found is one page of entries, the newest first.
 type Found struct {
 	Entries []Entry
-	Next    uint64 // number before which the next page begins; 0: there is none
+	Next    uint64  // number before which the next page begins; 0: there is none
+	Last    uint64  // number of the newest record that was read
+	Older   []Entry // acts under way before the entries, with Filter.Older
 }
 
-// Search reads the log backwards from before (0: its end).
+// Search reads the log backwards from before (0: its end). The outcome of an act is mostly near it;
+// the end of the log is read only for an act whose outcome is not found there, and for acts that are
+// selected by outcome.
 func Search(ctx context.Context, dir string, f Filter, before uint64, most int) (Found, error) {
+	if before != 0 && f.Outcome == "" {
+		s := newSearching(f, before, most)
+		err := s.read(ctx, dir, before+MaxLines)
+		if err != nil || !slices.ContainsFunc(s.out.Entries, Entry.unsettled) && !f.Older {
+			return s.out, err
+		}
+	}
 	s := newSearching(f, before, most)
-	err := s.read(ctx, dir)
+	err := s.read(ctx, dir, math.MaxUint64)
 	return s.out, err
 }
+
+// unsettled reports that a later record may say what became of the act.
+func (e Entry) unsettled() bool { return e.Outcome == "open" || e.Outcome == "pending" }
 
 // searching is the state of one Search.
 type searching struct {
@@ -213,9 +230,9 @@ func newSearching(f Filter, before uint64, most int) *searching {
 	return &searching{Filter: f, before: before, most: most, lines: cmp.Or(f.Lines, MaxLines), part: f.plain(), ends: make(map[uint64]*ending), done: make(map[uint64]bool)}
 }
 
-// read reads the log backwards until the search is over.
-func (s *searching) read(ctx context.Context, dir string) error {
-	for line, err := range auditlog.Backwards(ctx, dir) {
+// read reads the log backwards until the search is over, without the segments after record from.
+func (s *searching) read(ctx context.Context, dir string, from uint64) error {
+	for line, err := range auditlog.BackwardsFrom(ctx, dir, from) {
 		if err != nil || s.over(line) {
 			return err
 		}
@@ -226,17 +243,23 @@ func (s *searching) read(ctx context.Context, dir string) error {
 // over reads one line and reports whether the search is over. An outcome follows its decision
 // in the log, so it is read before it.
 func (s *searching) over(line []byte) bool {
+	seq := SeqOf(line)
+	s.out.Last = max(s.out.Last, seq)
 	if isEnding(line) {
 		noteEnding(s.ends, line, s.before)
 		return false
 	}
-	seq := SeqOf(line)
 	s.answered(seq, line)
 	if seq == 0 || s.before != 0 && seq >= s.before {
 		return false
 	}
-	if s.lines--; len(s.out.Entries) == s.most || s.lines < 0 {
-		s.out.Next = seq + 1
+	s.lines--
+	full := len(s.out.Entries) == s.most
+	if full && s.out.Next == 0 {
+		s.out.Next, s.lines = seq+1, min(s.lines, MaxLines)
+	}
+	if s.lines < 0 || full && !s.Filter.Older {
+		s.out.Next = cmp.Or(s.out.Next, seq+1)
 		return true
 	}
 	var r Record
@@ -247,8 +270,12 @@ func (s *searching) over(line []byte) bool {
 	if e.Outcome == "pending" && s.done[seq] {
 		e.Outcome = "event"
 	}
-	if s.takes(e) {
+	switch {
+	case !s.takes(e):
+	case !full:
 		s.out.Entries = append(s.out.Entries, e)
+	case e.Outcome == "open":
+		s.out.Older = append(s.out.Older, e)
 	}
 	return s.past(line)
 }

@@ -56,7 +56,7 @@ func TestAPageShowsWhatTheWholeListShows(t *testing.T) {
 			whole.Entries = whole.Entries[1:]
 		}
 		s := newSearching(Filter{}, before, 10)
-		err := s.read(context.Background(), dir)
+		err := s.read(context.Background(), dir, end)
 		want := whole.Entries[:min(10, len(whole.Entries))]
 		if err != nil || fmt.Sprint(s.out.Entries) != fmt.Sprint(want) {
 			t.Errorf("before %d: %v, %v, want %v", before, s.out.Entries, err, want)

@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestASearchSinceATimeReadsOnlyThatTime(t *testing.T) {
 	} {
 		f.From, f.Lines = times[len(times)-20], 1<<30
 		s := newSearching(f, 0, 1<<20)
-		if err := s.read(context.Background(), dir); err != nil {
+		if err := s.read(context.Background(), dir, math.MaxUint64); err != nil {
 			t.Fatal(err)
 		}
 		if read := f.Lines - s.lines; read > strayLines+25 {
