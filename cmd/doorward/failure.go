@@ -19,7 +19,6 @@ const (
 	exitUsage   = 2
 	exitRefused = 3
 	exitAway    = 4
-	exitConfig  = 78 // of serve: EX_CONFIG of sysexits.h; the units do not start it again
 )
 
 // failure is an error with its exit status. A quiet failure is not printed,

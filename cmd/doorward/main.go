@@ -3,7 +3,7 @@
 // record. This command is the daemon and all commands for its users.
 //
 // Data is written to stdout, messages to stderr. Exit status: 0 done, 1 failed, 2 wrong
-// usage, 3 refused, 4 no daemon; of serve 78, a configuration that it cannot use.
+// usage, 3 refused, 4 no daemon.
 package main
 
 import (

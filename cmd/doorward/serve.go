@@ -76,7 +76,7 @@ func newDaemon(o *options, tokenFile string, dev bool) (*reloader, error) {
 	}
 	tell.problems(append(w.problems, w.triedForServing()...))
 	if c == nil {
-		return nil, fail(exitConfig, "nothing was started: problems in the configuration: %d", len(w.problems))
+		return nil, fail(exitFailed, "nothing was started: problems in the configuration: %d", len(w.problems))
 	}
 	state, err := o.stateDir()
 	if err != nil {
