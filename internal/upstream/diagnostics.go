@@ -28,8 +28,25 @@ func (s *diagnostics) begin() {
 	s.fault, s.lines = "", nil
 }
 
+// besideFault reports whether npm prints a line beside the reason of a failure: a notice, a
+// warning, or a field of the error, such as its code, which says less than the text after it.
+func besideFault(line string) bool {
+	words := strings.Fields(line)
+	if len(words) < 2 || words[0] != "npm" {
+		return false
+	}
+	if words[1] != "error" && words[1] != "ERR!" {
+		return true
+	}
+	fields := []string{"code", "command", "dest", "errno", "path", "signal", "syscall"}
+	return len(words) > 2 && slices.Contains(fields, words[2])
+}
+
 // reportsFault reports whether a line looks like the reason why a process ended.
 func reportsFault(line string) bool {
+	if besideFault(line) {
+		return false
+	}
 	line = strings.ToLower(line)
 	faults := []string{"error:", "error ", "fatal", "exception", "cannot ", "not found", "denied", "refused"}
 	return slices.ContainsFunc(faults, func(word string) bool { return strings.Contains(line, word) })
@@ -37,9 +54,9 @@ func reportsFault(line string) bool {
 
 // namesFault reports whether a line begins with the name of an error, such as TypeError: of
 // Node.js and Python. Before such a line these print the code that threw it, which often looks
-// like an error too.
+// like an error too. npm prints such a line behind its own prefix.
 func namesFault(line string) bool {
-	name, _, found := strings.Cut(line, ":")
+	name, _, found := strings.Cut(strings.TrimPrefix(line, "npm error "), ":")
 	if _, last, qualified := strings.Cut(name, " "); qualified && !strings.HasPrefix(last, "[") { // Error [ERR_MODULE_NOT_FOUND]
 		return false
 	}
@@ -63,7 +80,8 @@ func (s *diagnostics) garbled(b []byte) {
 }
 
 func (s *diagnostics) add(line string) {
-	if line = strings.TrimSpace(line); line == "" {
+	line = strings.TrimSpace(line)
+	if line == "" || strings.HasPrefix(line, "npm notice") { // of its own updates, after what a server says
 		return
 	}
 	line = clipped(line)

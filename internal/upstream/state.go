@@ -1,9 +1,6 @@
 package upstream
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Circuit reports whether calls are refused because the server cannot be reached, or because
 // its children keep ending, and for how long. Without time left, the next call is let through
@@ -37,10 +34,16 @@ func (s *Server) Counts() Counts {
 func (s *Server) LastWords() (end string, lines []string) {
 	s.diagnostics.mu.Lock()
 	defer s.diagnostics.mu.Unlock()
-	if f := s.diagnostics.fault; f != "" && !slices.Contains(s.diagnostics.lines, f) {
-		lines = append(lines, f)
+	fault := s.diagnostics.fault
+	if fault != "" {
+		lines = append(lines, fault)
 	}
-	return s.diagnostics.end, append(lines, s.diagnostics.lines...)
+	for _, line := range s.diagnostics.lines {
+		if line != fault {
+			lines = append(lines, line)
+		}
+	}
+	return s.diagnostics.end, lines
 }
 
 // Stray returns how many lines on standard output, or events, were no messages, and the last
