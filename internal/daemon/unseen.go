@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -38,8 +39,14 @@ var ordinary = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt
 // be a missing path.
 var roots = []string{"/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/run", "/mnt", "/srv"}
 
+// npmRefusal is npm's error for a package that the registry gives only with a token.
+var npmRefusal = regexp.MustCompile(`^npm (error|ERR!) code (E401|E403|E404|ENEEDAUTH)$`)
+
 // note collects such paths from a line.
 func (u *unseen) note(server, line string) {
+	if npmRefusal.MatchString(line) {
+		u.noteTokens(server)
+	}
 	for _, path := range pathWord.FindAllString(line, 8) {
 		path = filepath.Clean(path)
 		if within(ordinary, path) || slices.Contains(roots, path) {
@@ -48,6 +55,19 @@ func (u *unseen) note(server, line string) {
 		if _, err := os.Lstat(path); err == nil {
 			u.add(server, path)
 		}
+	}
+}
+
+// noteTokens collects the user's settings of npm if they have credentials, which a server sees
+// only if they are granted.
+func (u *unseen) noteTokens(server string) {
+	home, _ := os.UserHomeDir()
+	path := filepath.Join(home, ".npmrc")
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte("_auth")) {
+		u.add(server, path)
 	}
 }
 
