@@ -98,7 +98,7 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 		}
 	}
 	granted := slices.Concat(box.Read, box.Write, box.Named, box.Listed, []string{s.Cwd, s.Path})
-	hints := append(socketHints(s, box, home), namedSockets(box, home)...)
+	hints := slices.Concat(socketHints(s, box, home), namedSockets(box, home), newFiles(box, granted, u.never, home), browserHint(s, box, home))
 	for _, path := range paths {
 		if path == home || within(granted, path) || within(u.never, path) || within(box.Hide, path) {
 			continue
@@ -215,7 +215,7 @@ func known(s *config.Server, home string) []string {
 	var paths []string
 	for _, word := range words {
 		for part, profile := range kinds {
-			if word != part && !slices.Contains(strings.Split(word, "-"), part) {
+			if !strings.Contains("-"+word+"-", "-"+part+"-") {
 				continue
 			}
 			var box process.Sandbox
