@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
@@ -38,8 +41,14 @@ var ordinary = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt
 // be a missing path.
 var roots = []string{"/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/run", "/mnt", "/srv"}
 
+// npmRefusal is npm's error for a package that the registry gives only with a token.
+var npmRefusal = regexp.MustCompile(`^npm (error|ERR!) code (E401|E403|E404|ENEEDAUTH)$`)
+
 // note collects such paths from a line.
 func (u *unseen) note(server, line string) {
+	if npmRefusal.MatchString(line) {
+		u.noteTokens(server)
+	}
 	for _, path := range pathWord.FindAllString(line, 8) {
 		path = filepath.Clean(path)
 		if within(ordinary, path) || slices.Contains(roots, path) {
@@ -48,6 +57,19 @@ func (u *unseen) note(server, line string) {
 		if _, err := os.Lstat(path); err == nil {
 			u.add(server, path)
 		}
+	}
+}
+
+// noteTokens collects the user's settings of npm if they have credentials, which a server sees
+// only if they are granted.
+func (u *unseen) noteTokens(server string) {
+	home, _ := os.UserHomeDir()
+	path := filepath.Join(home, ".npmrc")
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte("_auth")) {
+		u.add(server, path)
 	}
 }
 
@@ -78,7 +100,7 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 		}
 	}
 	granted := slices.Concat(box.Read, box.Write, box.Named, box.Listed, []string{s.Cwd, s.Path})
-	hints := append(socketHints(s, box, home), namedSockets(box, home)...)
+	hints := slices.Concat(socketHints(s, box, home), namedSockets(box, home), newFiles(box, granted, u.never, home), browserHint(s, box, home))
 	for _, path := range paths {
 		if path == home || within(granted, path) || within(u.never, path) || within(box.Hide, path) {
 			continue
@@ -195,7 +217,7 @@ func known(s *config.Server, home string) []string {
 	var paths []string
 	for _, word := range words {
 		for part, profile := range kinds {
-			if word != part && !slices.Contains(strings.Split(word, "-"), part) {
+			if !strings.Contains("-"+word+"-", "-"+part+"-") {
 				continue
 			}
 			var box process.Sandbox
@@ -205,4 +227,37 @@ func known(s *config.Server, home string) []string {
 	}
 	slices.Sort(paths)
 	return slices.Compact(paths)
+}
+
+// newFiles returns, for each path that a server is to make in a directory that it does not see,
+// the key that grants this directory. In the home it makes the file in its own.
+func newFiles(box process.Sandbox, granted, never []string, home string) []string {
+	var hints []string
+	for _, path := range box.Named {
+		dir := filepath.Dir(path)
+		if dir == home || slices.Contains(roots, dir) || within(slices.Concat(ordinary, granted, never, box.Hide), dir) {
+			continue
+		}
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && isDir(dir) {
+			hints = append(hints, path+": it does not exist; write: ["+dir+"] lets the server make it")
+		}
+	}
+	return hints
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// browserHint returns the key that lets the browser of a server build its own sandbox, nothing
+// for a server that starts none, or starts it without one.
+func browserHint(s *config.Server, box process.Sandbox, home string) []string {
+	var browsers process.Sandbox
+	browsers.Grant([]string{"browsers"}, nil, home)
+	starts := slices.ContainsFunc(known(s, home), func(path string) bool { return slices.Contains(browsers.Read, path) })
+	if !starts || box.Nested || box.Mode != process.Contain || slices.ContainsFunc(s.Args, func(a secret.Value) bool { return strings.Contains(a.Reveal(), "no-sandbox") }) {
+		return nil
+	}
+	return []string{"namespaces for the sandbox of its browser: read: [browsers] grants them; or start the browser with --no-sandbox"}
 }

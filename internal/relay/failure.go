@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -86,8 +85,8 @@ func (a *failures) whyFailed(server string, err error) string {
 		if len(lines) > 0 {
 			why = append(why, "standard error: "+strings.Join(lines, " | "))
 		}
-		if n, last := b.Upstream.Stray(); n > 0 {
-			why = append(why, fmt.Sprintf("standard output: %d lines that are not messages, the last: %s", n, last))
+		if said := b.strayed(); said != "" {
+			why = append(why, said)
 		}
 	}
 	return strings.Join(why, "; ")

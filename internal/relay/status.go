@@ -55,7 +55,7 @@ func (b *backend) state(instances int) (state, reason string) {
 	case instances > 0:
 		return "connected", ""
 	case b.starting():
-		return "starting", ""
+		return "starting", b.strayed()
 	}
 	if t := b.trouble.Load(); t != nil {
 		return Failing, t.String()
@@ -106,8 +106,20 @@ func (b *backend) whyNot(err error) string {
 	if end == "" || !errors.Is(err, upstream.ErrLost) && !errors.Is(err, upstream.ErrNotSent) {
 		return text
 	}
-	if len(lines) > 0 {
+	switch said := b.strayed(); {
+	case len(lines) > 0:
 		end += ": " + lines[0]
+	case said != "":
+		end += "; " + said
 	}
 	return "did not start: " + end
+}
+
+// strayed says what a server printed on standard output that is no message, "" for nothing.
+func (b *backend) strayed() string {
+	n, last := b.Upstream.Stray()
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("standard output: %d lines that are not messages, the last: %s", n, last)
 }

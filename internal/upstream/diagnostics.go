@@ -28,14 +28,16 @@ func (s *diagnostics) begin() {
 	s.fault, s.lines = "", nil
 }
 
-// rank says how well a line tells why a process ended: 2 names an error, 1 looks like one, 0 does
-// not. npm prints a code, the call that failed and its path before the line that names what is
-// missing.
+// rank says how well a line tells why a process ended: 3 names an error, 2 is a sentence of npm's
+// error, 1 looks like an error, 0 does not.
 func rank(line string) int {
-	said, npm := strings.CutPrefix(strings.Replace(line, "npm ERR! ", "npm error ", 1), "npm error ")
-	words := strings.Fields(said)
-	switch {
-	case npm && len(words) > 2 && !slices.Contains([]string{"code", "syscall", "path", "errno", "dest", "command"}, words[0]), namesFault(line):
+	words := strings.Fields(line)
+	switch npm := len(words) > 4 && words[0] == "npm"; {
+	case besideFault(words):
+		return 0
+	case namesFault(line):
+		return 3
+	case npm:
 		return 2
 	case reportsFault(line):
 		return 1
@@ -43,19 +45,31 @@ func rank(line string) int {
 	return 0
 }
 
-// reportsFault reports whether a line looks like the reason why a process ended. npx warns of a
-// package that is not found before it installs it.
+// besideFault reports whether npm prints a line beside the reason of a failure: a notice, a
+// warning, or a field of the error, such as its code, which says less than the text after it.
+func besideFault(words []string) bool {
+	if len(words) < 2 || words[0] != "npm" {
+		return false
+	}
+	if words[1] != "error" && words[1] != "ERR!" {
+		return true
+	}
+	fields := []string{"code", "command", "dest", "errno", "path", "signal", "syscall"}
+	return len(words) > 2 && slices.Contains(fields, words[2])
+}
+
+// reportsFault reports whether a line looks like the reason why a process ended.
 func reportsFault(line string) bool {
 	line = strings.ToLower(line)
 	faults := []string{"error:", "error ", "fatal", "exception", "cannot ", "not found", "no such ", "no module ", "no version of", "denied", "refused"}
-	return !strings.HasPrefix(line, "npm warn") && slices.ContainsFunc(faults, func(word string) bool { return strings.Contains(line, word) })
+	return slices.ContainsFunc(faults, func(word string) bool { return strings.Contains(line, word) })
 }
 
 // namesFault reports whether a line begins with the name of an error, such as TypeError: of
 // Node.js and Python. Before such a line these print the code that threw it, which often looks
-// like an error too.
+// like an error too. npm prints such a line behind its own prefix.
 func namesFault(line string) bool {
-	name, _, found := strings.Cut(line, ":")
+	name, _, found := strings.Cut(strings.TrimPrefix(line, "npm error "), ":")
 	if _, last, qualified := strings.Cut(name, " "); qualified && !strings.HasPrefix(last, "[") { // Error [ERR_MODULE_NOT_FOUND]
 		return false
 	}
@@ -79,7 +93,8 @@ func (s *diagnostics) garbled(b []byte) {
 }
 
 func (s *diagnostics) add(line string) {
-	if line = strings.TrimSpace(line); line == "" {
+	line = strings.TrimSpace(line)
+	if line == "" || strings.HasPrefix(line, "npm notice") { // of its own updates, after what a server says
 		return
 	}
 	line = clipped(line)

@@ -77,9 +77,10 @@ func (in *intake) route(m wire.Message, owned bool) {
 }
 
 // answered passes a response to its call. An error without an id means that the server could
-// not read a request; it goes to the call in flight if there is only one.
+// not read a request; it goes to the call in flight if there is only one. Some servers answer
+// with the id as text, which the public SDKs accept.
 func (in *intake) answered(m wire.Message, owned bool) {
-	id, ok := m.ID.Int()
+	id, ok := wire.ID(bytes.Trim(m.ID, `"`)).Int()
 	if m.ID == nil {
 		id = in.stream.pending.sole()
 		ok = id != 0

@@ -71,10 +71,15 @@ func (v *view) lay(r *root, l layer) error {
 	if err := r.bind(l.fd, l.path, l.dir, create, l.write); err != nil {
 		return err
 	}
-	if l.kind == homeLayer && len(v.public) > 0 {
-		return r.text(filepath.Join(l.path, ".npmrc"), v.public, true)
+	if npmrc := filepath.Join(l.path, ".npmrc"); l.kind == homeLayer && len(v.public) > 0 && v.links[npmrc] == "" && !v.layers.has(npmrc) { // not granted, by a link either
+		return r.text(npmrc, v.public, true)
 	}
 	return nil
+}
+
+// has reports whether a path has a layer of its own.
+func (all layers) has(path string) bool {
+	return slices.ContainsFunc(all, func(l layer) bool { return l.path == path })
 }
 
 // above returns the layers in front of l.

@@ -215,7 +215,7 @@ func (r *root) pin(path string) error {
 	return nil
 }
 
-// link makes a symbolic link if nothing is in its place.
+// link makes a symbolic link if nothing is in its place but an empty file, as mount points leave behind.
 func (r *root) link(path, target string) error {
 	dir, err := r.open(filepath.Dir(path), true, true)
 	if filepath.Dir(path) == "/" {
@@ -225,6 +225,10 @@ func (r *root) link(path, target string) error {
 		return err
 	}
 	defer unix.Close(dir)
+	var st unix.Stat_t
+	if unix.Fstatat(dir, filepath.Base(path), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == 0 {
+		_ = unix.Unlinkat(dir, filepath.Base(path), 0)
+	}
 	if err := unix.Symlinkat(target, dir, filepath.Base(path)); err != nil && err != unix.EEXIST {
 		return fmt.Errorf("linking %s: %w", path, err)
 	}
