@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 )
 
@@ -121,6 +120,8 @@ type DB struct {
 	hub      *hub
 	count    *counters
 	troubles troubles
+	ctx      context.Context // ends with Close
+	end      context.CancelFunc
 	asIs     bool
 	lacks    []string
 }
@@ -151,6 +152,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		o.Uncommitted = func([]any, error) {}
 	}
 	db := &DB{hub: newHub(), count: new(counters), asIs: o.AsIs}
+	db.ctx, db.end = context.WithCancel(context.Background())
 	var err error
 	if o.Postgres == "" {
 		db.engine, err = openSQLite(ctx, o, db.hub, db.count)
@@ -163,6 +165,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		}
 	}
 	if err != nil {
+		db.end()
 		db.hub.close()
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
@@ -174,6 +177,7 @@ func (db *DB) Engine() string { return db.engine.name() }
 
 // Close waits for running jobs and closes the database.
 func (db *DB) Close() error {
+	db.end()
 	err := db.engine.close()
 	db.hub.close()
 	return err
@@ -205,7 +209,16 @@ func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	if db.asIs {
 		return errAsIs
 	}
-	return db.troubles.write(db.engine.write(ctx, job))
+	changed := false
+	err := db.engine.write(ctx, func(tx *Tx) error {
+		err := job(tx)
+		changed = tx.changed
+		return err
+	})
+	if db.troubles.write(err, changed) {
+		go db.retry()
+	}
+	return err
 }
 
 // Act is Write, with its errors, for the act of a caller. A job that changes a row must
@@ -279,54 +292,3 @@ func (db *DB) survey(ctx context.Context, all []Migration) error {
 // Lacks returns the steps that the schema of a database lacks that was opened as it is. It is
 // one of an older version, or new.
 func (db *DB) Lacks() []string { return db.lacks }
-
-// troubles keeps why the last jobs failed because of the database. A database may serve
-// reads while it accepts no writes: a full disk, a standby.
-type troubles struct {
-	reads, writes atomic.Pointer[error] // nil: the last ones did not fail
-}
-
-// read takes the outcome of a job that reads. An error of the job itself shows that the
-// database works.
-func (t *troubles) read(err error) error {
-	if failed(err) {
-		why := err // so that only a failure allocates
-		t.reads.Store(&why)
-	} else if !interrupted(err) {
-		t.reads.Store(nil)
-	}
-	return err
-}
-
-// write takes the outcome of a job that writes. Only a commit shows that the database
-// accepts writes.
-func (t *troubles) write(err error) error {
-	if failed(err) {
-		why := err
-		t.writes.Store(&why)
-	} else if err == nil {
-		t.reads.Store(nil)
-		t.writes.Store(nil)
-	}
-	return err
-}
-
-// failed reports whether err is a failure of an open database.
-func failed(err error) bool { return errors.Is(err, ErrUnavailable) && !errors.Is(err, errClosed) }
-
-// interrupted reports whether the caller of a job did not wait for it, which says nothing
-// about the database.
-func interrupted(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errClosed)
-}
-
-// Trouble returns why the last jobs failed because of the database; nil: they did not. It
-// asks nothing of the database.
-func (db *DB) Trouble() error {
-	for _, last := range []*error{db.troubles.writes.Load(), db.troubles.reads.Load()} {
-		if last != nil {
-			return *last
-		}
-	}
-	return nil
-}
