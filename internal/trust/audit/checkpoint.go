@@ -174,11 +174,11 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	cut = int64(len(tail) - len(whole))
 	c.size = fi.Size() - cut
 	if len(whole) > 0 {
-		start := bytes.LastIndex(whole, []byte("\n"+Origin+"\n"))
-		if start >= 0 {
-			whole = whole[start+1:]
+		start := bytes.LastIndex(whole, []byte("\n"+Origin+"\n")) + 1
+		if c.last, err = ParseCheckpoint(whole[start:], v); err == nil && !endsOnce(whole[:start]) {
+			err = errCheckpointForm
 		}
-		if c.last, err = ParseCheckpoint(whole, v); err != nil {
+		if err != nil {
 			return c, 0, fmt.Errorf("%w: the last checkpoint cannot be trusted: %w", ErrDamaged, err)
 		}
 		c.any = true
@@ -192,6 +192,12 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 		return c, 0, fmt.Errorf("cutting an unfinished checkpoint off: %w", err)
 	}
 	return c, cut, nil
+}
+
+// endsOnce reports whether b, which was read from before a checkpoint, ends with one empty
+// line, as far as it shows.
+func endsOnce(b []byte) bool {
+	return len(b) < 2 || bytes.HasSuffix(b, []byte("\n\n")) && !bytes.HasSuffix(b, []byte("\n\n\n"))
 }
 
 // lastCheckpoint shortens b so that it ends with the last signature line and the empty
