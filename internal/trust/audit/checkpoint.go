@@ -38,8 +38,8 @@ const CheckpointsName = "checkpoints"
 // time, an empty line, the signature, an empty line.
 const CheckpointLines = 7
 
-// maxCheckpoint is an upper bound of the bytes of a checkpoint.
-const maxCheckpoint = 1024
+// MaxCheckpoint is an upper bound of the bytes of a checkpoint.
+const MaxCheckpoint = 1024
 
 // BadCheckpoint is an error of a checkpoint, or a beginning, that cannot be trusted.
 type BadCheckpoint string
@@ -165,8 +165,8 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	if err != nil {
 		return c, 0, fmt.Errorf("opening the checkpoints: %w", err)
 	}
-	tail := make([]byte, min(fi.Size(), 2*maxCheckpoint))
-	if err := readAt(f, tail, fi.Size()-int64(len(tail))); err != nil {
+	tail := make([]byte, min(fi.Size(), 2*MaxCheckpoint))
+	if err := ReadAt(f, tail, fi.Size()-int64(len(tail))); err != nil {
 		return c, 0, err
 	}
 	written, _, _ := bytes.Cut(tail, []byte{0}) // a power loss may leave zeros in the part that was not synced
@@ -182,7 +182,7 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 			return c, 0, fmt.Errorf("%w: the last checkpoint cannot be trusted: %w", ErrDamaged, err)
 		}
 		c.any = true
-	} else if cut == 2*maxCheckpoint {
+	} else if cut == 2*MaxCheckpoint {
 		return c, 0, fmt.Errorf("%w: the file of checkpoints does not end with a checkpoint", ErrDamaged)
 	}
 	if cut == 0 {
