@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/upstream/process"
@@ -21,7 +22,8 @@ import (
 type unseen struct {
 	never []string // Doorward's own paths, which no key grants
 
-	mu    sync.Mutex
+	lookups process.Lookups // by server
+	mu      sync.Mutex
 	paths map[string][]string // by server
 }
 
@@ -38,17 +40,28 @@ var ordinary = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt
 // be a missing path.
 var roots = []string{"/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/run", "/mnt", "/srv"}
 
+// pathPatience bounds how long the file systems of a server's paths may take to answer.
+const pathPatience = 2 * time.Second
+
 // note collects such paths from a line.
 func (u *unseen) note(server, line string) {
+	var paths []string
 	for _, path := range pathWord.FindAllString(line, 8) {
 		path = filepath.Clean(path)
-		if within(ordinary, path) || slices.Contains(roots, path) {
-			continue
-		}
-		if _, err := os.Lstat(path); err == nil {
-			u.add(server, path)
+		if !within(ordinary, path) && !slices.Contains(roots, path) {
+			paths = append(paths, path)
 		}
 	}
+	if len(paths) == 0 {
+		return
+	}
+	u.lookups.Do(server, pathPatience, func() {
+		for _, path := range paths {
+			if _, err := os.Lstat(path); err == nil {
+				u.add(server, path)
+			}
+		}
+	})
 }
 
 func (u *unseen) add(server, path string) {
@@ -68,6 +81,15 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 	if box.Mode == "" {
 		return nil
 	}
+	var hints []string
+	if !u.lookups.Do(name, pathPatience, func() { hints = u.hints(name, s, box) }) {
+		return []string{"its paths are not known: the file system of one of them does not answer; mount it again"}
+	}
+	return hints
+}
+
+// hints is of, without a bound.
+func (u *unseen) hints(name string, s *config.Server, box process.Sandbox) []string {
 	u.mu.Lock()
 	paths := slices.Clone(u.paths[name])
 	u.mu.Unlock()
