@@ -189,6 +189,14 @@ func (o *OAuth) live(p *principal.Principal, now time.Time) bool {
 	return o.verified.live(p.Identity(), now) && o.issuer.current(now) != nil
 }
 
+// Trouble returns why the last fetch got no keys that can be used, for the operator; empty: it
+// got some, or there was none. It fetches nothing.
+func (o *OAuth) Trouble() string {
+	o.issuer.mu.Lock()
+	defer o.issuer.mu.Unlock()
+	return o.issuer.said
+}
+
 // Scopes returns the configured names, sorted.
 func (o *OAuth) Scopes() []string { return slices.Clone(o.scopes.names) }
 
