@@ -10,12 +10,28 @@ import (
 // list, or one item that is on none.
 type findings map[string]map[string]*Withheld
 
-func with(f findings, group string, held map[string]*Withheld) findings {
-	if f == nil {
-		f = make(findings)
+// hold replaces the findings of one group on one connection. The caller holds mu.
+func (r *record) hold(v *View, group string, held map[string]*Withheld) {
+	if r.views[v] == nil {
+		r.views[v] = make(findings)
 	}
-	f[group] = held
-	return f
+	r.views[v][group] = held
+	r.index(v, group, len(held) > 0)
+}
+
+// index notes whether a connection has findings of a group. The caller holds mu.
+func (r *record) index(v *View, group string, has bool) {
+	of := r.holders[group]
+	switch {
+	case has && of == nil:
+		r.holders[group] = map[*View]bool{v: true}
+	case has:
+		of[v] = true
+	default:
+		if delete(of, v); len(of) == 0 {
+			delete(r.holders, group)
+		}
+	}
 }
 
 // found replaces the findings of one group on one connection; v is nil without a connection.
@@ -27,7 +43,8 @@ func (r *record) found(v *View, group string, withheld []*Withheld) {
 		held[w.Item] = w
 	}
 	delete(r.views[nil], group)
-	r.views[v] = with(r.views[v], group, held)
+	r.index(nil, group, false)
+	r.hold(v, group, held)
 	r.unite(group, held)
 	r.publish()
 }
@@ -40,8 +57,8 @@ func (r *record) unite(group string, first map[string]*Withheld) {
 	if all == nil {
 		all = make(map[string]*Withheld)
 	}
-	for _, f := range r.views {
-		for item, w := range f[group] {
+	for v := range r.holders[group] {
+		for item, w := range r.views[v][group] {
 			old := r.open[item]
 			if all[item] == nil || first[item] == nil && old != nil && old.Digest == w.Digest {
 				all[item] = w

@@ -42,8 +42,9 @@ func (v *View) Close() {
 	mine := r.views[v]
 	delete(r.views, v)
 	for group, held := range mine {
+		r.index(v, group, false)
 		if len(held) > 0 {
-			r.views[nil] = with(r.views[nil], group, held)
+			r.hold(nil, group, held)
 		}
 		r.unite(group, nil)
 	}
