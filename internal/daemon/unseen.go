@@ -24,7 +24,7 @@ type unseen struct {
 
 	lookups process.Lookups // by server
 	mu      sync.Mutex
-	paths map[string][]string // by server
+	paths   map[string][]string // by server
 }
 
 // mostUnseen is the largest number of paths kept for one server.

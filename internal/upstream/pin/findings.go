@@ -10,26 +10,28 @@ import (
 // list, or one item that is on none.
 type findings map[string]map[string]*Withheld
 
-// hold replaces the findings of one group on one connection. The caller holds mu.
-func (r *record) hold(v *View, group string, held map[string]*Withheld) {
-	if r.views[v] == nil {
-		r.views[v] = make(findings)
+func with(f findings, group string, held map[string]*Withheld) findings {
+	if f == nil {
+		f = make(findings)
 	}
-	r.views[v][group] = held
-	r.index(v, group, len(held) > 0)
+	f[group] = held
+	return f
 }
 
-// index notes whether a connection has findings of a group. The caller holds mu.
-func (r *record) index(v *View, group string, has bool) {
-	of := r.holders[group]
+// holders is the set of connections with findings, by group.
+type holders map[string]map[*View]bool
+
+// note sets whether a connection has findings of a group.
+func (h holders) note(v *View, group string, has bool) {
+	of := h[group]
 	switch {
 	case has && of == nil:
-		r.holders[group] = map[*View]bool{v: true}
+		h[group] = map[*View]bool{v: true}
 	case has:
 		of[v] = true
 	default:
 		if delete(of, v); len(of) == 0 {
-			delete(r.holders, group)
+			delete(h, group)
 		}
 	}
 }
@@ -43,8 +45,9 @@ func (r *record) found(v *View, group string, withheld []*Withheld) {
 		held[w.Item] = w
 	}
 	delete(r.views[nil], group)
-	r.index(nil, group, false)
-	r.hold(v, group, held)
+	r.holders.note(nil, group, false)
+	r.views[v] = with(r.views[v], group, held)
+	r.holders.note(v, group, len(held) > 0)
 	r.unite(group, held)
 	r.publish()
 }
