@@ -44,7 +44,7 @@ var mayImport = map[string]string{
 	"internal/trust/gate":      "trust/principal trust/policy trust/audit trust/wire",
 
 	"internal/downstream/attest":       "",
-	"internal/downstream/peer":         "downstream/attest",
+	"internal/downstream/peer":         "downstream/attest base/durable",
 	"internal/downstream/listen":       "downstream/attest downstream/peer base/plaintext base/durable",
 	"internal/downstream/credential":   "downstream/peer base/durable",
 	"internal/downstream/authn":        "downstream/attest trust/visible downstream/peer trust/principal base/",

@@ -90,6 +90,9 @@ func statusNarrow(s admin.Status, width int) string {
 	if a := s.Authentication; a.Missing+a.Invalid+a.Limited > 0 {
 		b.WriteString(fit(fmt.Sprintf("not authenticated: no token %d, invalid %d, not checked %d", a.Missing, a.Invalid, a.Limited), width) + "\n")
 	}
+	if why := s.Authentication.Issuer; why != "" {
+		b.WriteString(folded("access tokens: "+why, 0, width, mostFolded))
+	}
 	b.WriteString("\n")
 	for _, v := range s.Servers {
 		serverNarrow(&b, v, width)

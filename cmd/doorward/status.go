@@ -62,6 +62,9 @@ func statusText(s admin.Status) string {
 	if a := s.Authentication; a.Missing+a.Invalid+a.Limited > 0 {
 		fmt.Fprintf(w, "\nnot authenticated\tno token %d\tinvalid %d\tnot checked %d\n", a.Missing, a.Invalid, a.Limited)
 	}
+	if why := s.Authentication.Issuer; why != "" {
+		fmt.Fprintf(w, "\naccess tokens\t%s\n", plaintext.Line(why))
+	}
 	fmt.Fprintln(w)
 	for _, v := range s.Servers {
 		fmt.Fprintf(w, "%s\t%s\t%s\tera %s\tinstances %d\tsandbox %s\t%s\n", v.Name, v.Kind, v.State, v.Era, v.Instances, v.Sandbox, plaintext.Line(v.Reason))

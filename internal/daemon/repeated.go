@@ -1,30 +1,60 @@
 package daemon
 
 import (
+	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
 
 // repeated logs a failure that occurs often for one cause, such as a full disk: the first one
-// at once, and then one every repeatedTime with the number of those between.
+// of a cause at once, and then one every repeatedTime with the number of those between.
 type repeated struct {
-	mu   sync.Mutex
-	last time.Time // of the last line; zero: there is none
-	left int       // failures since then
+	mu     sync.Mutex
+	causes map[string]*said
 }
 
-// repeatedTime is the time between two log lines about the same failure.
+// said is the last log line about one cause.
+type said struct {
+	at   time.Time
+	left int // failures since then
+}
+
+// repeatedTime is the time between two log lines about the same cause.
 const repeatedTime = 5 * time.Minute
 
 func (r *repeated) warn(log *slog.Logger, text string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
-	if !r.last.IsZero() && now.Sub(r.last) < repeatedTime {
-		r.left++
+	now, cause := time.Now(), causeOf(err)
+	before := r.causes[cause]
+	switch {
+	case before == nil:
+		maps.DeleteFunc(r.causes, func(_ string, s *said) bool { return now.Sub(s.at) >= repeatedTime && s.left == 0 })
+		before = &said{}
+		if r.causes == nil {
+			r.causes = map[string]*said{}
+		}
+		r.causes[cause] = before
+	case now.Sub(before.at) < repeatedTime:
+		before.left++
 		return
 	}
-	log.Warn(text, "since_then", r.left, "err", err)
-	r.last, r.left = now, 0
+	log.Warn(text, "since_then", before.left, "err", err)
+	*before = said{at: now}
+}
+
+// causeOf returns a text that failures of one cause share: that of the innermost error, because
+// the text of a file's error contains the random name of a draft. Of joined errors it is the first.
+func causeOf(err error) string {
+	for inner := err; inner != nil; {
+		err = inner
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
+			inner = joined.Unwrap()[0]
+		} else {
+			inner = errors.Unwrap(err)
+		}
+	}
+	return err.Error()
 }

@@ -89,6 +89,9 @@ func (a api) status() admin.Status {
 	sort.Slice(s.Servers, func(i, j int) bool { return s.Servers[i].Name < s.Servers[j].Name })
 	failed := a.d.callers.auth.Failures()
 	s.Authentication = admin.Authentication{Missing: failed.Missing, Invalid: failed.Invalid, Limited: failed.Limited}
+	if o := a.d.issuer.oauth; o != nil {
+		s.Authentication.Issuer = o.Trouble()
+	}
 	log := a.d.audit.State()
 	s.Audit = admin.Audit{Seq: log.Seq, State: log.State, Reason: log.Reason}
 	if why := a.d.checkpoints.lacking.Load(); why != nil && log.State == audit.StateOK {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/config"
@@ -24,8 +25,9 @@ import (
 type unseen struct {
 	never []string // Doorward's own paths, which no key grants
 
-	mu    sync.Mutex
-	paths map[string][]string // by server
+	lookups process.Lookups // by server
+	mu      sync.Mutex
+	paths   map[string][]string // by server
 }
 
 // mostUnseen is the largest number of paths kept for one server.
@@ -44,20 +46,31 @@ var roots = []string{"/", "/home", "/root", "/tmp", "/var", "/var/tmp", "/run", 
 // npmRefusal is npm's error for a package that the registry gives only with a token.
 var npmRefusal = regexp.MustCompile(`^npm (error|ERR!) code (E401|E403|E404|ENEEDAUTH)$`)
 
+// pathPatience bounds how long the file systems of a server's paths may take to answer.
+const pathPatience = 2 * time.Second
+
 // note collects such paths from a line.
 func (u *unseen) note(server, line string) {
 	if npmRefusal.MatchString(line) {
 		u.noteTokens(server)
 	}
+	var paths []string
 	for _, path := range pathWord.FindAllString(line, 8) {
 		path = filepath.Clean(path)
-		if within(ordinary, path) || slices.Contains(roots, path) {
-			continue
-		}
-		if _, err := os.Lstat(path); err == nil {
-			u.add(server, path)
+		if !within(ordinary, path) && !slices.Contains(roots, path) {
+			paths = append(paths, path)
 		}
 	}
+	if len(paths) == 0 {
+		return
+	}
+	u.lookups.Do(server, pathPatience, func() {
+		for _, path := range paths {
+			if _, err := os.Lstat(path); err == nil {
+				u.add(server, path)
+			}
+		}
+	})
 }
 
 // noteTokens collects the user's settings of npm if they have credentials, which a server sees
@@ -90,6 +103,15 @@ func (u *unseen) of(name string, s *config.Server, box process.Sandbox) []string
 	if box.Mode == "" {
 		return nil
 	}
+	var hints []string
+	if !u.lookups.Do(name, pathPatience, func() { hints = u.hints(name, s, box) }) {
+		return []string{"its paths are not known: the file system of one of them does not answer; mount it again"}
+	}
+	return hints
+}
+
+// hints is of, without a bound.
+func (u *unseen) hints(name string, s *config.Server, box process.Sandbox) []string {
 	u.mu.Lock()
 	paths := slices.Clone(u.paths[name])
 	u.mu.Unlock()

@@ -131,7 +131,7 @@ func (e *ear) persist(ctx context.Context, settled chan<- struct{}) {
 
 // cover makes the server listen for this subscription, as an observed stage.
 func (e *ear) cover(ctx context.Context) (*subscribe.Filter, error) {
-	cover := e.link.hub.cover
+	cover := e.coverServer
 	if e.b.Builtin != nil {
 		cover = e.coverBuiltin
 	}
@@ -140,6 +140,13 @@ func (e *ear) cover(ctx context.Context) (*subscribe.Filter, error) {
 	got, err := cover(inner, e.w)
 	w.end(m, serverWord(ctx, e.b.Name, upstream.Reply{}, err))
 	return got, err
+}
+
+// coverServer is hub.cover within the server's limit for a call: a server may never acknowledge.
+func (e *ear) coverServer(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
+	ctx, cancel := e.b.limited(ctx)
+	defer cancel()
+	return e.link.hub.cover(ctx, w)
 }
 
 // coverBuiltin is hub.cover for a built-in server. Each listen of a client is one listen of

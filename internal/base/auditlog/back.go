@@ -111,7 +111,7 @@ func segmentBackwards(ctx context.Context, dir string, number int, yield func([]
 		}
 		block := make([]byte, min(at, backBytes), min(at, backBytes)+int64(len(rest)))
 		at -= int64(len(block))
-		if err := readAt(f, block, at); err != nil {
+		if err := audit.ReadAt(f, block, at); err != nil {
 			return false, err
 		}
 		block = append(block, rest...)

@@ -39,9 +39,6 @@ func (r *lineReader) next() ([]byte, error) {
 	return text[:len(text)-1], nil
 }
 
-// maxCheckpoint is an upper bound of the bytes of a checkpoint.
-const maxCheckpoint = 1024
-
 // checkpointReader reads checkpoints one after the other.
 type checkpointReader struct {
 	r    *lineReader
@@ -65,7 +62,7 @@ func (r *checkpointReader) next() (audit.Mark, error) {
 			return audit.Mark{}, err
 		}
 		r.text = append(append(r.text, l...), '\n')
-		if len(r.text) > maxCheckpoint {
+		if len(r.text) > audit.MaxCheckpoint {
 			return audit.Mark{}, errTooLong
 		}
 	}
@@ -109,33 +106,13 @@ func lastLines(r io.ReaderAt, size int64, n int) (lines [][]byte, end int64, err
 		default:
 			more := make([]byte, min(at, audit.MaxLine), min(at, audit.MaxLine)+int64(len(held)))
 			at -= int64(len(more))
-			if err := readAt(r, more, at); err != nil {
+			if err := audit.ReadAt(r, more, at); err != nil {
 				return nil, 0, err
 			}
 			held = append(more, held...)
 		}
 	}
 	return lines, end, nil
-}
-
-// stringEnd returns the position of the first unescaped quote.
-func stringEnd(text []byte) int {
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i
-		}
-	}
-	return len(text)
-}
-
-func readAt(r io.ReaderAt, b []byte, at int64) error {
-	if n, err := r.ReadAt(b, at); n < len(b) {
-		return fmt.Errorf("reading the audit log: %w", err)
-	}
-	return nil
 }
 
 // missing reports whether err means that a file does not exist.

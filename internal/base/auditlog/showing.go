@@ -86,10 +86,10 @@ func callerAt(line []byte) int {
 		return len(line)
 	}
 	i += len(source)
-	i = min(i+stringEnd(line[i:])+1, len(line))
+	i = min(i+audit.StringEnd(line[i:])+1, len(line))
 	const who = `,"principal":"`
 	if rest, ok := bytes.CutPrefix(line[i:], []byte(who)); ok {
-		i += len(who) + stringEnd(rest) + 1
+		i += len(who) + audit.StringEnd(rest) + 1
 	}
 	return min(i, len(line))
 }
@@ -106,7 +106,7 @@ func callerIn(line []byte, at int) []byte {
 		if member == `,"facts":[` {
 			end += listEnd(rest) + 1
 		} else {
-			end += stringEnd(rest) + 1
+			end += audit.StringEnd(rest) + 1
 		}
 	}
 	return line[at:min(end, len(line))]
@@ -117,7 +117,7 @@ func listEnd(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			i += 1 + stringEnd(text[i+1:])
+			i += 1 + audit.StringEnd(text[i+1:])
 		case ']':
 			return i
 		}
@@ -144,7 +144,7 @@ func findLine(r io.ReaderAt, size int64, seq uint64) ([]byte, error) {
 	for to-from > 2*audit.MaxLine {
 		part := buf[:min(int64(len(buf)), to-(from+to)/2)]
 		middle := (from + to) / 2
-		if err := readAt(r, part, middle); err != nil {
+		if err := audit.ReadAt(r, part, middle); err != nil {
 			return nil, err
 		}
 		cut := bytes.IndexByte(part[:min(len(part), audit.MaxLine)], '\n') + 1
@@ -159,7 +159,7 @@ func findLine(r io.ReaderAt, size int64, seq uint64) ([]byte, error) {
 		}
 	}
 	part := make([]byte, to-from)
-	if err := readAt(r, part, from); err != nil {
+	if err := audit.ReadAt(r, part, from); err != nil {
 		return nil, err
 	}
 	for line := range bytes.Lines(part) {

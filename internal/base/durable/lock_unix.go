@@ -22,19 +22,28 @@ func Lock(path string, wait time.Duration) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
+	if err := LockFile(f, wait); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// LockFile is Lock for an open file, which it leaves open.
+func LockFile(f *os.File, wait time.Duration) error {
 	for end := time.Now().Add(wait); ; time.Sleep(lockPause) {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-			return f, nil
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return nil
 		}
-		if !errors.Is(err, syscall.EINTR) && (!errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end)) {
-			break
+		if errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EWOULDBLOCK) && !time.Now().After(end) {
+			continue
 		}
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return fmt.Errorf("locking %s: %w", f.Name(), err)
 	}
-	f.Close()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = ErrLocked
-	}
-	return nil, fmt.Errorf("locking %s: %w", path, err)
 }
 
 // Unlock releases the lock of f, and closes f. Closing alone would not suffice: a child

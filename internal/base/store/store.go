@@ -121,6 +121,8 @@ type DB struct {
 	hub      *hub
 	count    *counters
 	troubles troubles
+	ctx      context.Context // ends with Close
+	end      context.CancelFunc
 	asIs     bool
 	lacks    []string
 }
@@ -151,6 +153,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		o.Uncommitted = func([]any, error) {}
 	}
 	db := &DB{hub: newHub(), count: new(counters), asIs: o.AsIs}
+	db.ctx, db.end = context.WithCancel(context.Background())
 	var err error
 	if o.Postgres == "" {
 		db.engine, err = openSQLite(ctx, o, db.hub, db.count)
@@ -163,6 +166,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		}
 	}
 	if err != nil {
+		db.end()
 		db.hub.close()
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
@@ -174,6 +178,7 @@ func (db *DB) Engine() string { return db.engine.name() }
 
 // Close waits for running jobs and closes the database.
 func (db *DB) Close() error {
+	db.end()
 	err := db.engine.close()
 	db.hub.close()
 	return err
@@ -205,7 +210,16 @@ func (db *DB) Write(ctx context.Context, job func(*Tx) error) error {
 	if db.asIs {
 		return errAsIs
 	}
-	return db.troubles.write(db.engine.write(ctx, job))
+	changed := false
+	err := db.engine.write(ctx, func(tx *Tx) error {
+		err := job(tx)
+		changed = tx.changed
+		return err
+	})
+	if db.troubles.write(err, changed) {
+		go db.retry()
+	}
+	return err
 }
 
 // Act is Write, with its errors, for the act of a caller. A job that changes a row must
@@ -284,6 +298,7 @@ func (db *DB) Lacks() []string { return db.lacks }
 // reads while it accepts no writes: a full disk, a standby.
 type troubles struct {
 	reads, writes atomic.Pointer[error] // nil: the last ones did not fail
+	retrying      atomic.Bool           // DB.retry runs
 }
 
 // read takes the outcome of a job that reads. An error of the job itself shows that the
@@ -298,17 +313,22 @@ func (t *troubles) read(err error) error {
 	return err
 }
 
-// write takes the outcome of a job that writes. Only a commit shows that the database
-// accepts writes.
-func (t *troubles) write(err error) error {
-	if failed(err) {
+// write takes the outcome of a job that may write. Only the commit of a changed row shows
+// that the database accepts writes; any other commit is one of a job that reads. retry: the
+// caller has to start DB.retry.
+func (t *troubles) write(err error, changed bool) (retry bool) {
+	switch {
+	case failed(err):
 		why := err
 		t.writes.Store(&why)
-	} else if err == nil {
+		return t.retrying.CompareAndSwap(false, true)
+	case err == nil:
 		t.reads.Store(nil)
-		t.writes.Store(nil)
+		if changed {
+			t.writes.Store(nil)
+		}
 	}
-	return err
+	return false
 }
 
 // failed reports whether err is a failure of an open database.
@@ -320,8 +340,36 @@ func interrupted(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errClosed)
 }
 
-// Trouble returns why the last jobs failed because of the database; nil: they did not. It
-// asks nothing of the database.
+// last reports whether retry has to go on. One that ends is followed by the next failure's.
+func (t *troubles) last() bool {
+	if t.writes.Load() != nil {
+		return true
+	}
+	t.retrying.Store(false)
+	return t.writes.Load() != nil && t.retrying.CompareAndSwap(false, true)
+}
+
+// retryEvery is how soon a database that accepted no write is tried again.
+const retryEvery = 10 * time.Second
+
+// retry writes a row, with the values that it has, until the database accepts a write, so
+// that Trouble ends with its cause even if no caller writes.
+func (db *DB) retry() {
+	for db.troubles.last() {
+		select {
+		case <-db.ctx.Done():
+			return
+		case <-time.After(retryEvery):
+		}
+		_ = db.Write(db.ctx, func(tx *Tx) error { // Write keeps its outcome
+			_, err := tx.Exec(`UPDATE store_migrations SET applied_at = applied_at WHERE position = 1`)
+			return err
+		})
+	}
+}
+
+// Trouble returns why the last jobs failed because of the database; nil: they did not, or a
+// later write succeeded. It asks nothing of the database.
 func (db *DB) Trouble() error {
 	for _, last := range []*error{db.troubles.writes.Load(), db.troubles.reads.Load()} {
 		if last != nil {

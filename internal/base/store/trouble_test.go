@@ -22,19 +22,21 @@ func TestTroubleLastsUntilTheDatabaseWorks(t *testing.T) {
 		outcomes func(*troubles)
 		want     error
 	}{
-		"no job":                   {func(*troubles) {}, nil},
-		"a failed write":           {func(t *troubles) { _ = t.write(full) }, full},
-		"a failed read":            {func(t *troubles) { _ = t.read(away) }, away},
-		"a write after both":       {func(t *troubles) { _ = t.read(away); _ = t.write(full); _ = t.write(nil) }, nil},
-		"a read after a read":      {func(t *troubles) { _ = t.read(away); _ = t.read(nil) }, nil},
-		"a job's own error":        {func(t *troubles) { _ = t.read(away); _ = t.read(errOdd) }, nil},
-		"a read after a write":     {func(t *troubles) { _ = t.write(full); _ = t.read(nil) }, full},
-		"a refused write after it": {func(t *troubles) { _ = t.write(full); _ = t.write(errOdd) }, full},
+		"no job":                      {func(*troubles) {}, nil},
+		"a failed write":              {func(t *troubles) { _ = t.write(full, false) }, full},
+		"a failed read":               {func(t *troubles) { _ = t.read(away) }, away},
+		"a write after both":          {func(t *troubles) { _ = t.read(away); _ = t.write(full, false); _ = t.write(nil, true) }, nil},
+		"an empty write after both":   {func(t *troubles) { _ = t.read(away); _ = t.write(full, false); _ = t.write(nil, false) }, full},
+		"an empty write after a read": {func(t *troubles) { _ = t.read(away); _ = t.write(nil, false) }, nil},
+		"a read after a read":         {func(t *troubles) { _ = t.read(away); _ = t.read(nil) }, nil},
+		"a job's own error":           {func(t *troubles) { _ = t.read(away); _ = t.read(errOdd) }, nil},
+		"a read after a write":        {func(t *troubles) { _ = t.write(full, false); _ = t.read(nil) }, full},
+		"a refused write after it":    {func(t *troubles) { _ = t.write(full, false); _ = t.write(errOdd, false) }, full},
 		"a reader that did not wait": {func(t *troubles) {
 			_ = t.read(away)
 			_ = t.read(context.DeadlineExceeded)
 		}, away},
-		"the end of the store": {func(t *troubles) { _ = t.write(errClosed) }, nil},
+		"the end of the store": {func(t *troubles) { _ = t.write(errClosed, false) }, nil},
 	} {
 		db := new(DB)
 		c.outcomes(&db.troubles)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/ncruces/go-sqlite3"
@@ -247,7 +248,9 @@ func (w *writer) finish(good []*write) {
 		answer(good, err)
 		return
 	}
-	w.works()
+	if slices.ContainsFunc(good, func(j *write) bool { return j.tx.changed }) {
+		w.works()
+	}
 	w.count.commits.Add(1)
 	w.count.jobs.Add(int64(len(good)))
 	answer(good, nil)

@@ -48,6 +48,9 @@ type Authentication struct {
 	Missing uint64 `json:"missing"`
 	Invalid uint64 `json:"invalid"`
 	Limited uint64 `json:"limited"`
+	// Issuer is the reason why the keys of the OAuth issuer are not available; empty: they are,
+	// or no token has needed them yet.
+	Issuer string `json:"issuer,omitempty"`
 }
 
 // Listener is one configured listener with the outcome of the bind table.

@@ -40,6 +40,9 @@ func OfStatus(s admin.Status) []Check {
 		}
 		out = append(out, k)
 	}
+	if why := s.Authentication.Issuer; why != "" {
+		out = append(out, Check{Name: "access tokens", State: Fail, Found: why, Todo: "Make the issuer reachable from here, or correct oauth.issuer; the next token tries again."})
+	}
 	for _, v := range s.Servers {
 		out = append(out, ofServer(v))
 	}

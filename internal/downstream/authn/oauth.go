@@ -54,6 +54,7 @@ type OAuth struct {
 	scopes     scopes
 	issuer     *issuer
 	verified   verified
+	turns      turns
 	now        func() time.Time
 	stop       context.CancelFunc
 }
@@ -80,7 +81,7 @@ func NewOAuth(o OAuthOptions) (*OAuth, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	v := &OAuth{url: o.Issuer, audience: strings.TrimSuffix(o.Audience, "/"), algorithms: slices.Clone(o.Algorithms),
-		scopes: newScopes(o.Scopes), now: o.Now, stop: stop}
+		scopes: newScopes(o.Scopes), turns: newTurns(), now: o.Now, stop: stop}
 	v.issuer = &issuer{ctx: ctx, url: o.Issuer, client: o.Client, now: o.Now, problem: o.OnProblem,
 		changed: v.verified.withdraw, waits: patience}
 	return v, nil
@@ -135,7 +136,7 @@ func (o *OAuth) verify(token string, digest [sha256.Size]byte, local bool, now t
 // signer returns the thumbprint of the issuer's key that signed t. Without fetch only the known keys are tried, if there are any.
 func (o *OAuth) signer(t *jwt, fetch bool) (string, error) {
 	now := o.now()
-	print, named := o.issuer.current(now).signed(t, o.url, now)
+	print, named := o.signed(o.issuer.current(now), t, now, !fetch)
 	switch {
 	case print != "":
 		return print, nil
@@ -148,7 +149,7 @@ func (o *OAuth) signer(t *jwt, fetch bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	print, named = ring.signed(t, o.url, now)
+	print, named = o.signed(ring, t, now, !fetch)
 	switch {
 	case print != "":
 		return print, nil
@@ -158,6 +159,12 @@ func (o *OAuth) signer(t *jwt, fetch bool) (string, error) {
 		return "", ErrUnverifiable // the keys were fetched before the call
 	}
 	return "", badKey
+}
+
+// signed is keyring.signed, in turn.
+func (o *OAuth) signed(r *keyring, t *jwt, now time.Time, beyond bool) (print string, named bool) {
+	defer o.turns.take(beyond)()
+	return r.signed(t, o.url, now)
 }
 
 // principal returns the principal that the claims prove.
@@ -180,6 +187,14 @@ func (c *claims) principal(o *OAuth) *principal.Principal {
 // principal: a client that renews its token keeps its streams.
 func (o *OAuth) live(p *principal.Principal, now time.Time) bool {
 	return o.verified.live(p.Identity(), now) && o.issuer.current(now) != nil
+}
+
+// Trouble returns why the last fetch got no keys that can be used, for the operator; empty: it
+// got some, or there was none. It fetches nothing.
+func (o *OAuth) Trouble() string {
+	o.issuer.mu.Lock()
+	defer o.issuer.mu.Unlock()
+	return o.issuer.said
 }
 
 // Scopes returns the configured names, sorted.

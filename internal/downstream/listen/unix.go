@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
 )
@@ -50,7 +51,7 @@ func openUnix(ctx context.Context, s Spec, o Options) (*Listener, error) {
 	}
 	defer dir.Close()
 	lock, err := peer.Lock(dir, filepath.Base(path)+".lock", 0)
-	if errors.Is(err, peer.ErrLocked) {
+	if errors.Is(err, durable.ErrLocked) {
 		return nil, &RefusedError{Addr: name, Reason: "another daemon has it open", Err: err}
 	}
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// ErrLocked means that another process holds the lock.
-var ErrLocked = errors.New("another process holds the lock")
+	"github.com/doorward/doorward/internal/base/durable"
+)
 
 // ErrInUse means that a process answers on the socket, or that the path is not a socket
 // of this user.
@@ -68,7 +67,7 @@ func Owner(fi fs.FileInfo) (uid, gid uint32, ok bool) {
 // Lock takes an exclusive lock on a file in dir. The file is made when it is missing and
 // never removed: after a removal, two processes could lock different files of one name.
 // The lock ends when the result is closed or the process ends. Lock retries until wait
-// has passed, then returns ErrLocked.
+// has passed, then returns a durable.ErrLocked.
 func Lock(dir *os.File, name string, wait time.Duration) (*os.File, error) {
 	path := filepath.Join(dir.Name(), name)
 	flags := unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK
@@ -81,20 +80,11 @@ func Lock(dir *os.File, name string, wait time.Duration) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	for end := time.Now().Add(wait); ; time.Sleep(5 * time.Millisecond) {
-		err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, unix.EINTR) && (!errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end)) {
-			break
-		}
+	if err := durable.LockFile(f, wait); err != nil {
+		f.Close()
+		return nil, err
 	}
-	f.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = ErrLocked
-	}
-	return nil, &fs.PathError{Op: "locking", Path: path, Err: err}
+	return f, nil
 }
 
 func lockable(f *os.File) error {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/internal/base/durable"
 )
 
 func TestAPrivateDirectoryIsMadeOrChecked(t *testing.T) {
@@ -80,7 +82,7 @@ func TestALockHasOneHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := Lock(dir, "l", 20*time.Millisecond); !errors.Is(err, ErrLocked) {
+	if second, err := Lock(dir, "l", 20*time.Millisecond); !errors.Is(err, durable.ErrLocked) {
 		t.Fatalf("second holder: %v, %v", second, err)
 	}
 	got := make(chan error)

@@ -86,6 +86,10 @@ type Options struct {
 	Save   func(grants []Grant) error          // stores the grants that outlive the process
 	Notify func(Question)                      // tells the operator; nil: nothing does
 	Now    func() time.Time                    // nil: the wall clock, which goes on while the machine is suspended
+
+	// Elapsed returns the time since some moment before New. It goes on while the machine is
+	// suspended, and no one can set it; nil: that since the machine started.
+	Elapsed func() time.Duration
 }
 
 // Bounds of the queue.
@@ -147,7 +151,12 @@ func New(o Options, saved []Grant) *Queue {
 	if o.Now == nil {
 		o.Now = wallClock
 	}
-	return &Queue{o: o, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]int{}, grants: saved, uses: map[string]bool{}}
+	if o.Elapsed == nil {
+		o.Elapsed = elapsed()
+	}
+	q := &Queue{o: o, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]int{}, uses: map[string]bool{}}
+	q.grants = q.resume(saved)
+	return q
 }
 
 // Await asks the operator about a call and waits for the answer. If a question about an equal

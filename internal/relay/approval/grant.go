@@ -50,6 +50,27 @@ type Grant struct {
 	Granted    time.Time `json:"granted"`
 	Expires    time.Time `json:"expires,omitzero"`
 	Ref        uint64    `json:"ref"` // of approval.granted
+
+	ends time.Duration // of Options.Elapsed; without Expires it is unused
+}
+
+// over reports whether a grant has expired: by the wall clock, or because as much time has passed
+// while that clock was set back.
+func (q *Queue) over(g Grant) bool {
+	return !g.Expires.IsZero() && (q.o.Now().After(g.Expires) || q.o.Elapsed() > g.ends)
+}
+
+// resume starts the time of saved grants. One that was made after now, before the clock was set
+// back, has no time left. How far the clock was set back between two runs is not known otherwise.
+func (q *Queue) resume(saved []Grant) []Grant {
+	saved, now, elapsed := slices.Clone(saved), q.o.Now(), q.o.Elapsed()
+	for i, g := range saved {
+		saved[i].ends = elapsed + g.Expires.Sub(now)
+		if now.Before(g.Granted) {
+			saved[i].ends = -1
+		}
+	}
+	return saved
 }
 
 func (g Grant) covers(c Call) bool {
@@ -66,7 +87,7 @@ func (q *Queue) grant(at *question, life string, ref uint64) error {
 		g.Session = at.call.Session
 	}
 	if d := lifeOf(life); d > 0 {
-		g.Expires = g.Granted.Add(d)
+		g.Expires, g.ends = g.Granted.Add(d), q.o.Elapsed()+d
 	}
 	return q.keep(append(slices.Clone(q.grants), g))
 }
@@ -84,19 +105,18 @@ func (q *Queue) keep(all []Grant) error {
 // granted returns the approval that a grant gives a call. It ends a grant for another
 // definition of the tool, and an expired one. The caller holds mu.
 func (q *Queue) granted(c Call) (Answer, bool, error) {
-	now := q.o.Now()
 	for i, g := range q.grants {
 		if !g.covers(c) {
 			continue
 		}
 		why := ""
 		switch {
-		case !g.Expires.IsZero() && now.After(g.Expires):
+		case q.over(g):
 			why = "expired"
 		case g.Definition != c.Act.Definition:
 			why = "the definition changed"
 		default:
-			return Answer{Approval: c.Held.Binding.Approve(now.Add(time.Minute), g.Ref), Ref: g.Ref}, true, nil
+			return Answer{Approval: c.Held.Binding.Approve(q.o.Now().Add(time.Minute), g.Ref), Ref: g.Ref}, true, nil
 		}
 		if err := q.end(i, nil, why); err != nil {
 			return Answer{}, false, err
@@ -121,8 +141,7 @@ func (q *Queue) end(i int, by *principal.Principal, why string) error {
 func (q *Queue) Grants() []Grant {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.o.Now()
-	return slices.DeleteFunc(slices.Clone(q.grants), func(g Grant) bool { return !g.Expires.IsZero() && now.After(g.Expires) })
+	return slices.DeleteFunc(slices.Clone(q.grants), q.over)
 }
 
 // Revoke ends a grant in the name of by. The error is ErrSettled if the grant does not exist.

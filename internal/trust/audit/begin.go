@@ -53,7 +53,7 @@ func ReadBeginning(dir string, v note.Verifier) (b Beginning, err error) {
 		return b, fmt.Errorf("opening the beginning of the audit log: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxCheckpoint))
+	text, err := io.ReadAll(io.LimitReader(f, MaxCheckpoint))
 	if err != nil {
 		return b, fmt.Errorf("reading the beginning of the audit log: %w", err)
 	}

@@ -38,8 +38,8 @@ const CheckpointsName = "checkpoints"
 // time, an empty line, the signature, an empty line.
 const CheckpointLines = 7
 
-// maxCheckpoint is an upper bound of the bytes of a checkpoint.
-const maxCheckpoint = 1024
+// MaxCheckpoint is an upper bound of the bytes of a checkpoint.
+const MaxCheckpoint = 1024
 
 // BadCheckpoint is an error of a checkpoint, or a beginning, that cannot be trusted.
 type BadCheckpoint string
@@ -165,8 +165,8 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	if err != nil {
 		return c, 0, fmt.Errorf("opening the checkpoints: %w", err)
 	}
-	tail := make([]byte, min(fi.Size(), 2*maxCheckpoint))
-	if err := readAt(f, tail, fi.Size()-int64(len(tail))); err != nil {
+	tail := make([]byte, min(fi.Size(), 2*MaxCheckpoint))
+	if err := ReadAt(f, tail, fi.Size()-int64(len(tail))); err != nil {
 		return c, 0, err
 	}
 	written, _, _ := bytes.Cut(tail, []byte{0}) // a power loss may leave zeros in the part that was not synced
@@ -174,15 +174,15 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	cut = int64(len(tail) - len(whole))
 	c.size = fi.Size() - cut
 	if len(whole) > 0 {
-		start := bytes.LastIndex(whole, []byte("\n"+Origin+"\n"))
-		if start >= 0 {
-			whole = whole[start+1:]
+		start := bytes.LastIndex(whole, []byte("\n"+Origin+"\n")) + 1
+		if c.last, err = ParseCheckpoint(whole[start:], v); err == nil && !endsOnce(whole[:start]) {
+			err = errCheckpointForm
 		}
-		if c.last, err = ParseCheckpoint(whole, v); err != nil {
+		if err != nil {
 			return c, 0, fmt.Errorf("%w: the last checkpoint cannot be trusted: %w", ErrDamaged, err)
 		}
 		c.any = true
-	} else if cut == 2*maxCheckpoint {
+	} else if cut == 2*MaxCheckpoint {
 		return c, 0, fmt.Errorf("%w: the file of checkpoints does not end with a checkpoint", ErrDamaged)
 	}
 	if cut == 0 {
@@ -192,6 +192,12 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 		return c, 0, fmt.Errorf("cutting an unfinished checkpoint off: %w", err)
 	}
 	return c, cut, nil
+}
+
+// endsOnce reports whether b, which was read from before a checkpoint, ends with one empty
+// line, as far as it shows.
+func endsOnce(b []byte) bool {
+	return len(b) < 2 || bytes.HasSuffix(b, []byte("\n\n")) && !bytes.HasSuffix(b, []byte("\n\n\n"))
 }
 
 // lastCheckpoint shortens b so that it ends with the last signature line and the empty

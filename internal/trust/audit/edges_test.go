@@ -342,7 +342,7 @@ func TestTheLastCheckpointIsFoundAtTheEdgeOfTheTail(t *testing.T) {
 	}
 	for _, before := range []int{-1, 0, 1, 2, 3} { // bytes of the tail before the last checkpoint
 		dir := t.TempDir()
-		zeros := make([]byte, 2*maxCheckpoint-len(last)-before)
+		zeros := make([]byte, 2*MaxCheckpoint-len(last)-before)
 		if err := os.WriteFile(filepath.Join(dir, CheckpointsName), append(bytes.Clone(text), zeros...), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -86,11 +86,11 @@ func parseHead(text []byte) (seq uint64, ok bool) {
 	if !ok || !isTime(stamp) {
 		return 0, false
 	}
-	return seq, bytes.HasPrefix(text[stringEnd(text):], []byte(`","source":"`))
+	return seq, bytes.HasPrefix(text[StringEnd(text):], []byte(`","source":"`))
 }
 
-// stringEnd returns the position of the first unescaped quote.
-func stringEnd(text []byte) int {
+// StringEnd returns the position of the first unescaped quote.
+func StringEnd(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '\\':

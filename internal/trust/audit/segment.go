@@ -37,7 +37,7 @@ func lastLine(r io.ReaderAt, end int64) ([]byte, error) {
 		return nil, nil
 	}
 	part := make([]byte, min(end, MaxLine+1))
-	if err := readAt(r, part, end-int64(len(part))); err != nil {
+	if err := ReadAt(r, part, end-int64(len(part))); err != nil {
 		return nil, err
 	}
 	text := part[:len(part)-1]
@@ -56,7 +56,7 @@ func LastNewline(r io.ReaderAt, size int64) (int64, error) {
 	for end := size; end > 0; {
 		part := buf[:min(end, MaxLine)]
 		end -= int64(len(part))
-		if err := readAt(r, part, end); err != nil {
+		if err := ReadAt(r, part, end); err != nil {
 			return 0, err
 		}
 		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
@@ -79,7 +79,7 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 	for end := size; end > 0; {
 		part := buf[:min(end, holeChunk)]
 		end -= int64(len(part))
-		if err := readAt(r, part, end); err != nil {
+		if err := ReadAt(r, part, end); err != nil {
 			return 0, err
 		}
 		if i := bytes.IndexByte(part, 0); i >= 0 {
@@ -107,7 +107,8 @@ func firstNumber(part []byte) uint64 {
 	return math.MaxUint64
 }
 
-func readAt(r io.ReaderAt, b []byte, at int64) error {
+// ReadAt fills b from position at of a file of the log.
+func ReadAt(r io.ReaderAt, b []byte, at int64) error {
 	if n, err := r.ReadAt(b, at); n < len(b) {
 		return fmt.Errorf("reading the audit log: %w", err)
 	}

@@ -18,6 +18,24 @@ func with(f findings, group string, held map[string]*Withheld) findings {
 	return f
 }
 
+// holders is the set of connections with findings, by group.
+type holders map[string]map[*View]bool
+
+// note sets whether a connection has findings of a group.
+func (h holders) note(v *View, group string, has bool) {
+	of := h[group]
+	switch {
+	case has && of == nil:
+		h[group] = map[*View]bool{v: true}
+	case has:
+		of[v] = true
+	default:
+		if delete(of, v); len(of) == 0 {
+			delete(h, group)
+		}
+	}
+}
+
 // found replaces the findings of one group on one connection; v is nil without a connection.
 // It drops the findings of the group that are kept for ended connections. The caller holds
 // mu.
@@ -27,7 +45,9 @@ func (r *record) found(v *View, group string, withheld []*Withheld) {
 		held[w.Item] = w
 	}
 	delete(r.views[nil], group)
+	r.holders.note(nil, group, false)
 	r.views[v] = with(r.views[v], group, held)
+	r.holders.note(v, group, len(held) > 0)
 	r.unite(group, held)
 	r.publish()
 }
@@ -40,8 +60,8 @@ func (r *record) unite(group string, first map[string]*Withheld) {
 	if all == nil {
 		all = make(map[string]*Withheld)
 	}
-	for _, f := range r.views {
-		for item, w := range f[group] {
+	for v := range r.holders[group] {
+		for item, w := range r.views[v][group] {
 			old := r.open[item]
 			if all[item] == nil || first[item] == nil && old != nil && old.Digest == w.Digest {
 				all[item] = w

@@ -28,12 +28,13 @@ type record struct {
 	approved map[string]digest
 	open     map[string]*Withheld // with After, without Before; of all views
 	views    map[*View]findings   // by connection; nil: of ended ones
-	size     int                  // bytes of After in open
-	gone     map[string]bool      // approved, and no longer offered
-	declared map[string]bool      // by absent: the server declares that kind now
-	last     map[string]*Verdict  // by Asker.settled
-	edit     Edit                 // change of the arguments that was approved last
-	hasShown bool                 // the manifest has the command's shown arguments
+	holders  holders
+	size     int                 // bytes of After in open
+	gone     map[string]bool     // approved, and no longer offered
+	declared map[string]bool     // by absent: the server declares that kind now
+	last     map[string]*Verdict // by Asker.settled
+	edit     Edit                // change of the arguments that was approved last
+	hasShown bool                // the manifest has the command's shown arguments
 	notes    tally
 	fresh    []string // first uses that are not noted yet
 	freshN   int64    // number of their items
@@ -54,7 +55,7 @@ const ruleFirst = "trust: auto"
 const maxOpen = 32 << 20
 
 func newRecord(b *Book, server, name string) *record {
-	r := &record{book: b, server: server, name: name, open: make(map[string]*Withheld), views: make(map[*View]findings), gone: make(map[string]bool), declared: make(map[string]bool),
+	r := &record{book: b, server: server, name: name, open: make(map[string]*Withheld), views: make(map[*View]findings), holders: make(holders), gone: make(map[string]bool), declared: make(map[string]bool),
 		last: make(map[string]*Verdict)}
 	m, err := readManifest(b.place, name, server)
 	if err != nil {

@@ -42,8 +42,10 @@ func (v *View) Close() {
 	mine := r.views[v]
 	delete(r.views, v)
 	for group, held := range mine {
+		r.holders.note(v, group, false)
 		if len(held) > 0 {
 			r.views[nil] = with(r.views[nil], group, held)
+			r.holders.note(nil, group, true)
 		}
 		r.unite(group, nil)
 	}

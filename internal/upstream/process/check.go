@@ -7,12 +7,18 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
+
+// answerPatience bounds how long the file system of a granted path may take to answer. It is shorter than
+// reportPatience, so that the daemon learns which path it was.
+const answerPatience = 10 * time.Second
 
 // checks caches the results of Runner.Check.
 type checks struct {
-	mu    sync.Mutex
-	known map[string]checked
+	mu      sync.Mutex
+	known   map[string]checked
+	lookups Lookups
 }
 
 type checked struct {
@@ -51,7 +57,16 @@ func (r *Runner) Check(s Sandbox) ([]Measure, error) {
 // ownGranted returns an error if a sandbox names a path at or below one of Options.Hide. A path above one can be
 // granted; the hidden one stays hidden.
 func (r *Runner) ownGranted(s Sandbox) error {
-	for _, path := range slices.Concat(s.Read, s.Write, s.Named) {
+	var err error
+	paths := slices.Concat(s.Read, s.Write, s.Named)
+	if !r.checks.lookups.Do(strings.Join(paths, "\x00"), answerPatience, func() { err = r.ownAmong(paths) }) {
+		return fmt.Errorf("%w: one of its paths does not answer for %s: the file system hangs; mount it again, or do not grant it", ErrNotContained, answerPatience)
+	}
+	return err
+}
+
+func (r *Runner) ownAmong(paths []string) error {
+	for _, path := range paths {
 		for _, own := range r.o.Hide {
 			if path = resolved(path); path == resolved(own) || below(path, resolved(own)) {
 				return fmt.Errorf("%w: %w: %s", ErrNotContained, ErrOwnGranted, path)

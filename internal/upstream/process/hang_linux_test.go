@@ -14,7 +14,7 @@ func TestAHangingMountIsNamed(t *testing.T) {
 		fd := fuse(t, dir+"/hangs")
 		for name, box := range map[string]Sandbox{"read": {Read: []string{dir + "/hangs"}}, "write": {Write: []string{dir + "/hangs"}}, "named": {Mode: Contain, Named: []string{dir + "/hangs"}}} {
 			path := make(chan string, 1)
-			asks := newPatience(time.Second, func(at string) { path <- at })
+			asks := newPatience(time.Second, func(at string) { path <- at }, func() {})
 			go func() { _, _ = newView(&plan{Sandbox: box}, "/bin/true", asks) }()
 			if got := <-path; got != dir+"/hangs" {
 				t.Errorf("%s: %s does not answer", name, got)
@@ -27,7 +27,7 @@ func TestAHangingMountIsNamed(t *testing.T) {
 // TestAViewInTimeNamesNothing: a patience that has ended does not report.
 func TestAViewInTimeNamesNothing(t *testing.T) {
 	t.Parallel()
-	asks := newPatience(time.Hour, func(string) { t.Error("it was reported") })
+	asks := newPatience(time.Hour, func(string) { t.Error("it was reported") }, func() {})
 	asks.ask("/")
 	asks.end()
 	if asks.timer.Stop() {

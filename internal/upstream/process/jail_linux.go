@@ -42,7 +42,7 @@ func (j *jail) build() error {
 		j.note("user namespace", Unavailable, "not allowed on this system; a daemon of root does not need it")
 	}
 	j.note("pid namespace", Enforced, "")
-	asks := newPatience(answerPatience, giveUp)
+	asks := newPatience(answerPatience, giveUp, func() { tell(note{Building: true}) })
 	v, err := newView(j.plan, j.argv[0], asks)
 	if err != nil {
 		return err

@@ -25,8 +25,9 @@ const reportFD = 4
 type note struct {
 	Measures []Measure `json:"measures,omitempty"`
 	Error    string    `json:"error,omitempty"`
-	Astray   bool      `json:"astray,omitempty"` // the error is about the configuration's paths, not this system
-	Limit    string    `json:"limit,omitempty"`  // the limit that was exceeded, and by how much
+	Astray   bool      `json:"astray,omitempty"`   // the error is about the configuration's paths, not this system
+	Building bool      `json:"building,omitempty"` // no result yet: the file systems of its paths answer slowly
+	Limit    string    `json:"limit,omitempty"`    // the limit that was exceeded, and by how much
 }
 
 // tell sends one note. A failed write means that the daemon is gone.
@@ -38,8 +39,8 @@ func tell(n note) {
 	_, _ = unix.Write(reportFD, append(b, '\n'))
 }
 
-// reportPatience bounds how long it may take to contain a server. On a machine that is not overloaded it takes
-// milliseconds.
+// reportPatience bounds how long it may take to contain a server, and the time between two notes meanwhile. On a
+// machine that is not overloaded it takes milliseconds.
 const reportPatience = 20 * time.Second
 
 // reportReader reads the notes without a goroutine: Start waits for the first one, and the last one is read after the
@@ -75,6 +76,9 @@ func (r *reportReader) first() error {
 		return fmt.Errorf("%w: %w", ErrNotContained, r.unsent)
 	}
 	n, err := r.next(reportPatience)
+	for err == nil && n.Building {
+		n, err = r.next(reportPatience)
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: the process that had to contain the server ended without a report", ErrNotContained)

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -22,7 +24,14 @@ type callback struct {
 	issuer string
 	iss    bool // the authorization server has declared that it sends iss
 	done   chan outcome
+
+	mu   sync.Mutex
+	open []net.Conn // the oldest first
 }
+
+// mostOpen bounds the connections that are kept. Every program on this machine can open some; without a bound they use
+// up the descriptors and the browser gets no connection.
+const mostOpen = 32
 
 // outcome is a code, or the error why there is none.
 type outcome struct {
@@ -34,9 +43,25 @@ func serveCallback(l net.Listener, state, issuer string, iss bool) *callback {
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	c := &callback{state: state, issuer: issuer, iss: iss, done: make(chan outcome, 1),
 		hosts: [2]string{"127.0.0.1:" + port, "localhost:" + port}}
-	c.server = &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10}
+	c.server = &http.Server{Handler: c, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10, ConnState: c.changed}
 	go func() { _ = c.server.Serve(l) }() // ends with close
 	return c
+}
+
+// changed keeps the newest connections: the browser sends its request at once.
+func (c *callback) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.open = append(c.open, conn)
+	case http.StateClosed:
+		c.open = slices.DeleteFunc(c.open, func(o net.Conn) bool { return o == conn })
+	}
+	if len(c.open) > mostOpen {
+		c.open[0].Close() // the server reports its end later
+		c.open = slices.Delete(c.open, 0, 1)
+	}
 }
 
 // ServeHTTP takes the authorization response. Every program on this machine can send one, and every web page

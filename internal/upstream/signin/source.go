@@ -158,10 +158,13 @@ func (s *Source) carried() string {
 	return ""
 }
 
-// adopt takes a token other than used from the store, if a person has signed in meanwhile.
+// adopt takes a token other than used from the store, if a person has signed in meanwhile. One that is about to end
+// is taken too if it replaces another sign-in, which may be of another account; Authorize renews it.
 func (s *Source) adopt(used string) bool {
 	e, ok := s.newest()
-	if !ok || e.Access == used || !e.spare(time.Now()) || s.target.Grant == GrantMachine {
+	before := s.now.Load()
+	anew := before != nil && !e.Signed.Equal(before.Signed)
+	if !ok || e.Access == used || !anew && !e.spare(time.Now()) || s.target.Grant == GrantMachine {
 		return false
 	}
 	s.mu.Lock()

@@ -137,11 +137,14 @@ func readTokens(b []byte, now time.Time) (tokens, error) {
 	return tokens{access: m.Access, refresh: m.Refresh, expires: readExpiry(m.Expires, now), scopes: readScopes(m.Scope)}, nil
 }
 
-// readScopes reads scopes as text, or as a list, which some servers send; nil: there are none. An answer is not refused
-// for them, because the refresh token before it has been used.
+// readScopes reads scopes as text, or as a list, which some servers send; nil: there are none. GitHub separates them with
+// commas and no spaces. An answer is not refused for them, because the refresh token before it has been used.
 func readScopes(v jsontext.Value) []string {
 	var text string
 	if decode(v, &text) == nil {
+		if !strings.Contains(text, " ") {
+			text = strings.ReplaceAll(text, ",", " ")
+		}
 		return parseScopes(text)
 	}
 	var list []string
