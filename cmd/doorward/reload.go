@@ -24,26 +24,39 @@ type reloader struct {
 const lookEvery = 2 * time.Second
 
 // watch reloads the configuration on a signal of hup and when its file, the policy file or
-// the tests of the policy change. A reload that fails changes nothing, and prints the reason.
-// seen holds the stamps of the files when they were read.
+// the tests of the policy have changed and two checks find them the same: they may be written
+// in several steps. A reload that fails changes nothing, and prints the reason. seen holds the
+// stamps of the files when they were read.
 func (r *reloader) watch(ctx context.Context, hup <-chan os.Signal, seen []stamp) {
 	tick := time.Tick(lookEvery)
+	l := looks{read: seen, last: seen}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hup:
 		case <-tick:
-			if slices.Equal(stampsOf(r.files), seen) {
+			if !l.due(stampsOf(r.files)) {
 				continue
 			}
 		}
-		seen = stampsOf(r.files)
+		l.read = stampsOf(r.files)
 		if now := r.reload(); !slices.Equal(now, r.files) {
 			r.files = now
-			seen = stampsOf(now)
+			l.read = append(l.read[:1], stampsOf(now[1:])...) // the first is the same file
 		}
 	}
+}
+
+// looks holds the stamps of the files when they were read, and at the last check.
+type looks struct{ read, last []stamp }
+
+// due reports whether the files have changed since they were read, and not since the last
+// check. now becomes the last check.
+func (l *looks) due(now []stamp) bool {
+	settled := slices.EqualFunc(now, l.last, stamp.equal)
+	l.last = now
+	return settled && !slices.EqualFunc(now, l.read, stamp.equal)
 }
 
 // reload reloads the configuration and returns the files that it read, which are watched
@@ -111,24 +124,22 @@ func firstProblem(all []config.Problem) string {
 	return ""
 }
 
-// stamp identifies a state of a file; the zero stamp means that there is none.
-type stamp struct {
-	size    int64
-	changed time.Time
+// stamp identifies a state of a file; without info there is none. Files of some systems all
+// have the same time, and a change of the mode can make a file usable.
+type stamp struct{ info os.FileInfo }
+
+func (s stamp) equal(t stamp) bool {
+	if s.info == nil || t.info == nil {
+		return s.info == nil && t.info == nil
+	}
+	return os.SameFile(s.info, t.info) && s.info.Size() == t.info.Size() && s.info.ModTime().Equal(t.info.ModTime()) && s.info.Mode() == t.info.Mode()
 }
 
 func stampsOf(paths []string) []stamp {
 	var out []stamp
 	for _, path := range paths {
-		out = append(out, stampOf(path))
+		info, _ := os.Stat(path) // nil after an error
+		out = append(out, stamp{info})
 	}
 	return out
-}
-
-func stampOf(path string) stamp {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return stamp{}
-	}
-	return stamp{fi.Size(), fi.ModTime()}
 }

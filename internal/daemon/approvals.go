@@ -38,7 +38,7 @@ func (d *Daemon) openApprovals() (*relay.Hold, error) {
 	path := filepath.Join(d.o.StateDir, grantsFile)
 	saved, err := readGrants(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading what was approved: %w", err)
+		return nil, fmt.Errorf("the approvals in %s cannot be read, perhaps because a newer version wrote them: %w; move the file away, and approve again", path, err)
 	}
 	c := d.o.Config.Approvals
 	o := approval.Options{Expire: c.Expire, Record: d.audit.Append, Save: func(all []approval.Grant) error { return saveGrants(path, all) }}

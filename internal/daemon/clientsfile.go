@@ -35,7 +35,7 @@ func (c *clients) load() error {
 		err = json.Unmarshal(b, &kept.Above) // the file of an older version is this member alone
 	}
 	if err != nil {
-		return fmt.Errorf("reading the list of clients: %w", err)
+		return fmt.Errorf("the list of clients %s cannot be read, perhaps because a newer version wrote it: %w; end all MCP clients, and move it away", c.path, err)
 	}
 	c.orphans.oldestBelow, c.known = kept.Above, kept.Running
 	c.orphans.prune()

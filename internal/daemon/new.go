@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/durable"
@@ -15,6 +16,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon/auditkey"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/daemon/console"
+	"github.com/doorward/doorward/internal/daemon/policycheck"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/downstream/peer"
@@ -177,7 +179,7 @@ func (d *Daemon) openServers() error {
 	d.definitions.guard(set)
 	d.servers = set
 	d.contained.Store(set.containment())
-	d.onClose(func() { d.servers.close() })
+	d.onClose(func() { d.servers.close(nil) })
 	key, err := sealKey(filepath.Join(d.o.StateDir, "seal.key"))
 	if err != nil {
 		return err
@@ -203,12 +205,17 @@ func (d *Daemon) openServers() error {
 	return nil
 }
 
-// compilePolicy is Policy for the daemon itself. cmd/doorward has shown the problems of the
-// same text before; here they become one error.
+// compilePolicy is Policy for the daemon itself. A policy that equals the one in force is that
+// one, because an approval is for the policy under which its act was held. cmd/doorward has shown
+// the problems of the same text before; here they become one error.
 func (d *Daemon) compilePolicy(c *config.Config) (*rules, error) {
-	set, problems := Policy(c, d.uid)
+	from := policyOptions(c, d.uid)
+	if now := d.policy.Load(); now != nil && reflect.DeepEqual(now.from, from) {
+		return now, nil
+	}
+	set, problems := policycheck.Compile(from)
 	if set != nil {
-		return &rules{set, PolicyText(c)}, nil
+		return &rules{set, PolicyText(c), from}, nil
 	}
 	var all []error
 	for _, p := range problems {

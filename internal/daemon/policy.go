@@ -44,6 +44,7 @@ func policyOptions(c *config.Config, uid uint32) policy.Options {
 type rules struct {
 	set  *policy.Set
 	text string
+	from policy.Options // that set was compiled from
 }
 
 // policyText returns the policy in force.

@@ -30,6 +30,8 @@ func takeOver(d *Daemon, c *config.Config) error {
 	if err := d.places.check(); err != nil {
 		return fmt.Errorf("reloading: %w", err)
 	}
+	restart := needRestart(d.o.Config, c)
+	c = atStart(d.o.Config, c)
 	rules, err := d.compilePolicy(c)
 	if err != nil {
 		return fmt.Errorf("reloading: %w", err)
@@ -39,10 +41,10 @@ func takeOver(d *Daemon, c *config.Config) error {
 		return fmt.Errorf("reloading: %w", err)
 	}
 	d.definitions.guard(set)
-	restart := needRestart(d.o.Config, c)
 	for _, s := range restart {
 		d.log.Warn("this change needs a restart of the daemon", "key", s)
 	}
+	defer d.servers.close(set) // after the relay has ended their connections
 	d.servers = set
 	d.agents.set(c)
 	d.contained.Store(set.containment())
@@ -67,11 +69,14 @@ func (d *Daemon) enforce(r *rules) {
 	d.instructing.server.Policy()
 }
 
-// messagingOf returns the part of the section agent that needs a restart.
-func messagingOf(c *config.Config) config.Agent {
-	a := c.Agent
-	a.Launchers = nil
-	return a
+// atStart returns next with the sections of start that only a restart changes. Of the section
+// agent the launchers are those of next.
+func atStart(start, next *config.Config) *config.Config {
+	c := *next
+	c.Listen, c.OAuth, c.Agent, c.Instructions, c.Audit = start.Listen, start.OAuth, start.Agent, start.Instructions, start.Audit
+	c.Approvals, c.Store, c.Limits, c.Telemetry, c.Log = start.Approvals, start.Store, start.Limits, start.Telemetry, start.Log
+	c.Agent.Launchers = next.Agent.Launchers
+	return &c
 }
 
 // proxyAtStart returns the part of the section egress that needs a restart: the proxy, if
@@ -84,20 +89,16 @@ func proxyAtStart(c *config.Config) string {
 }
 
 // needRestart returns the changed sections that need a restart.
-func needRestart(now, next *config.Config) []string {
+func needRestart(start, next *config.Config) []string {
 	var out []string
-	for _, s := range []struct {
-		key  string
-		a, b any
-	}{
-		{"listen", now.Listen, next.Listen}, {"audit", now.Audit, next.Audit}, {"limits", now.Limits, next.Limits},
-		{"log", now.Log, next.Log}, {"approvals", now.Approvals, next.Approvals}, {"agent", messagingOf(now), messagingOf(next)}, {"oauth", now.OAuth, next.OAuth}, {"store", now.Store, next.Store},
-		{"instructions", now.Instructions, next.Instructions}, {"telemetry", now.Telemetry, next.Telemetry},
-		{"egress", proxyAtStart(now), proxyAtStart(next)},
-	} {
-		if !reflect.DeepEqual(s.a, s.b) {
-			out = append(out, s.key)
+	a, b := reflect.ValueOf(atStart(start, next)).Elem(), reflect.ValueOf(next).Elem()
+	for i := range a.NumField() {
+		if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+			out = append(out, a.Type().Field(i).Tag.Get("yaml"))
 		}
+	}
+	if proxyAtStart(start) != proxyAtStart(next) {
+		out = append(out, "egress")
 	}
 	return out
 }

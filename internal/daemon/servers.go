@@ -60,6 +60,7 @@ func (set *serverSet) add(name string, s *config.Server, deps upstream.Deps, out
 		MaxInstances: h.MaxInstances, MaxConcurrency: h.MaxConcurrency, SparesOwn: !h.CountsOwn, MaxStreams: h.MaxStreams, Timeout: h.Timeout, Refused: s.Refused}
 	if r.Refused == "" {
 		def := definition(set.config, name, s)
+		def.Sandbox.Hide = deps.Runner.Further(def.Sandbox.Hide)
 		o, err := before.same(name, set.opening(def, s)), error(nil)
 		if o.up == nil || o.shut && out.open() != nil {
 			o, err = set.opening(def, s).start(deps, out)
@@ -138,11 +139,14 @@ func (set *serverSet) same(name string, o opened) opened {
 	return was
 }
 
-// close ends all servers at once: a renewal that is under way at one of them delays no other.
-func (set *serverSet) close() {
+// close ends all servers that next has not taken over, at once: a renewal that is under way at
+// one of them delays no other. next is nil when the daemon ends.
+func (set *serverSet) close(next *serverSet) {
 	var all sync.WaitGroup
-	for _, o := range set.open {
-		all.Go(o.close)
+	for name, o := range set.open {
+		if next == nil || next.open[name].up != o.up {
+			all.Go(o.close)
+		}
 	}
 	all.Wait()
 }

@@ -49,7 +49,7 @@ func TestAStopDoesNotWaitForOneRenewalAfterAnother(t *testing.T) {
 		}
 	}
 	begun := time.Now()
-	set.close()
+	set.close(nil)
 	if took := time.Since(begun); took > 8*time.Second { // one wait is two seconds
 		t.Errorf("%d servers were closed in %s", servers, took)
 	}

@@ -130,7 +130,7 @@ type Handling struct {
 
 // Scanning holds the settings of all servers with scan.
 type Scanning struct {
-	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression on each line. Empty is the built-in list of common forms of credentials. A changed file is reloaded; while it is invalid, the previous rules remain in force."`
+	Patterns string `yaml:"patterns" refs:"env" path:"" doc:"A pattern file: a name and an RE2 expression on each line. Empty is the built-in list of common forms of credentials. A changed file is reloaded a second after its last change; while it is invalid, the previous rules remain in force."`
 }
 
 // Tools lists tool names; * stands for any run of characters.

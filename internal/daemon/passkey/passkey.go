@@ -8,6 +8,7 @@
 package passkey
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
@@ -126,7 +127,7 @@ func Open(path string, record func(*audit.Record) (uint64, error), now func() ti
 		err = json.Unmarshal(text, &b.kept)
 	}
 	if err != nil || len(b.kept.User) == 0 {
-		return nil, fmt.Errorf("reading the passkeys: %w", errors.Join(err, fs.ErrInvalid))
+		return nil, fmt.Errorf("the passkeys in %s cannot be read, perhaps because a newer version wrote them: %w; move the file away, and register a passkey again", path, cmp.Or(err, fs.ErrInvalid))
 	}
 	return b, nil
 }

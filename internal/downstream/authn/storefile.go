@@ -85,7 +85,7 @@ func (s *Store) load() ([]record, peer.Stamp, error) {
 	}
 	records, err := parseStore(b)
 	if err != nil {
-		return nil, stamp, fmt.Errorf("the token store %s is damaged: %w", path, err)
+		return nil, stamp, fmt.Errorf("the token store %s is damaged: %w; restore a backup, or move it away and make the tokens again", path, err)
 	}
 	return records, stamp, nil
 }

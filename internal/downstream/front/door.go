@@ -134,6 +134,16 @@ func (d *Door) Close() {
 	})
 }
 
+// stopping reports whether Close was called.
+func (d *Door) stopping() bool {
+	select {
+	case <-d.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 func (d *Door) newSession(id string, who *principal.Principal, server string, over transport) *Session {
 	s := newSession(id, who, server, over, d.sessions.now())
 	s.place = placeOf(d.o.Keeper, s)

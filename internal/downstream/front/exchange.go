@@ -96,10 +96,23 @@ func (x *Exchange) Notify(method string, params []byte) {
 // requests that stay open (subscriptions/listen).
 func (x *Exchange) StartStream() { x.stream.begin() }
 
-// ask passes a request to the Handler. If the caller only lacks a scope, the answer is 403
+// errStopped answers a request that the end of the daemon has cancelled.
+var errStopped = &wire.Error{Code: 1502, Message: "Doorward is stopping; the request may have been carried out"}
+
+// handle passes a request to the Handler. Only a request that its client cancelled goes without
+// an answer. A listen ends with its stream, and its client begins it again.
+func (d *Door) handle(ctx context.Context, x *Exchange) Reply {
+	reply := d.o.Handler.Request(ctx, x)
+	if reply.None && x.Method != "subscriptions/listen" && d.stopping() {
+		return Reply{Error: errStopped}
+	}
+	return reply
+}
+
+// ask is handle for a request with an HTTP answer of its own. If the caller only lacks a scope, the answer is 403
 // with that scope in a challenge (Authorization, "Scope Challenge Handling").
 func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
-	reply := d.o.Handler.Request(ctx, x)
+	reply := d.handle(ctx, x)
 	if reply.NeedScope == "" || d.o.Resource == nil {
 		return reply
 	}

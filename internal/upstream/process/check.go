@@ -67,13 +67,21 @@ func (r *Runner) ownGranted(s Sandbox) error {
 
 func (r *Runner) ownAmong(paths []string) error {
 	for _, path := range paths {
-		for _, own := range r.o.Hide {
-			if path = resolved(path); path == resolved(own) || below(path, resolved(own)) {
-				return fmt.Errorf("%w: %w: %s", ErrNotContained, ErrOwnGranted, path)
-			}
+		if path = resolved(path); r.hides(path) {
+			return fmt.Errorf("%w: %w: %s", ErrNotContained, ErrOwnGranted, path)
 		}
 	}
 	return nil
+}
+
+// hides reports whether a resolved path is at or below one of Options.Hide.
+func (r *Runner) hides(path string) bool {
+	return slices.ContainsFunc(r.o.Hide, func(own string) bool { return path == resolved(own) || below(path, resolved(own)) })
+}
+
+// Further removes from a list for [Sandbox.Hide] the paths that Options.Hide hides from every server.
+func (r *Runner) Further(hide []string) []string {
+	return slices.DeleteFunc(hide, func(path string) bool { return r.hides(resolved(path)) })
 }
 
 // resolved follows the links in a path, as far as it exists.

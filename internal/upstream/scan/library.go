@@ -128,17 +128,20 @@ func (s *source) current() *Set {
 	return s.set.Load()
 }
 
-// refresh reads the file again if it has changed. After a bad change the earlier rules stay,
-// and the error is reported once.
+// refresh reads the file again if it has changed, and not a moment ago: it may be written in
+// several steps. After a bad change the earlier rules stay, and the error is reported once.
 func (s *source) refresh(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen := lookAt(s.path)
-	// Two changes within the resolution of file times look like one.
-	if seen == s.seen && now.Sub(seen.changed) > 2*lookEvery+time.Second {
+	same, age := seen == s.seen, now.Sub(seen.changed)
+	if !same && age >= 0 && age < lookEvery {
 		return
 	}
-	same := seen == s.seen
+	// Two changes within the resolution of file times look like one.
+	if same && age > 2*lookEvery+time.Second {
+		return
+	}
 	set, seen, err := read(s.place)
 	s.seen = seen
 	switch {
