@@ -69,15 +69,17 @@ func (c *Console) decisions(q *request) (page, error) {
 	return page{View: "decisions", Title: "Decisions", Live: true, Part: Prefix + "decisions?part=1", Data: d}, nil
 }
 
-// Cut reports that the arguments are too long to be shown completely, so that the call cannot
-// be approved here.
-func (h Held) Cut() bool { return len(h.Args) > mostBytes }
+// Cut reports that the call is too long to be shown completely, so that it cannot be approved
+// here.
+func (h Held) Cut() bool { return h.bytes() > mostBytes }
 
-// fitting returns the first calls whose arguments fit on a page together, at least one.
+func (h Held) bytes() int { return len(h.Tool) + len(h.Args) }
+
+// fitting returns the first calls that fit on a page together, at least one.
 func fitting(all []Held) []Held {
 	left := mostBytes
 	for i, h := range all {
-		if left -= len(h.Args); left < 0 && i > 0 || i == mostHeld {
+		if left -= h.bytes(); left < 0 && i > 0 || i == mostHeld {
 			return all[:i]
 		}
 	}
