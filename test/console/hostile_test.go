@@ -171,8 +171,11 @@ func hostileClient(url string) {
 		args := attackArguments(i)
 		go attackOnce(url+"/mcp/web", a, "tools/call", map[string]any{"name": fmt.Sprintf("tool%d", i), "arguments": args})
 		go attackOnce(url+"/mcp/odd", a, "tools/call", map[string]any{"name": a, "arguments": args})
-		go attackOnce(url+"/mcp/odd", a, "prompts/get", map[string]any{"name": a, "arguments": map[string]string{a: a}})
-		go attackOnce(url+"/mcp/odd", a, "resources/read", map[string]any{"uri": a})
+		if i%2 == 0 { // of one caller a hundred calls can wait
+			go attackOnce(url+"/mcp/odd", a, "prompts/get", map[string]any{"name": a, "arguments": map[string]string{a: a}})
+		} else {
+			go attackOnce(url+"/mcp/odd", a, "resources/read", map[string]any{"uri": a})
+		}
 		go attackOnce(url+"/mcp/odd", a, "x/"+a, map[string]any{a: a})
 	}
 	victim, evil := rpc{url: url + "/mcp/agent"}, rpc{url: url + "/mcp/agent"}
@@ -195,7 +198,7 @@ func attackArguments(i int) map[string]any {
 
 // attackOnce makes one request in a session of its own. A session and a request may be refused.
 func attackOnce(url, name, method string, params map[string]any) {
-	c := rpc{url: url, agent: name}
+	c := rpc{url: url, agent: cut(name, 200)}
 	c.open(name)
 	_, _ = c.ask(method, params)
 }
