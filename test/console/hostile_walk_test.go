@@ -99,6 +99,7 @@ const damage = `(() => {
       if (['href', 'src', 'action', 'data-hx-get'].includes(a.name) && !/^(\/ui\/|#)/.test(a.value)) say('an address', e);
     }
   }
+  for (const e of document.querySelectorAll('dt')) if (/^(owner|presence)$/.test(e.textContent)) say('a claim as a fact', e);
   if (/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/.test(document.documentElement.outerHTML)) say('a hidden character', '');
   if (document.documentElement.scrollWidth > innerWidth) say('too wide', document.documentElement.scrollWidth);
   for (const e of performance.getEntriesByType('resource')) if (!e.name.startsWith(location.origin + '/')) say('a request', e.name);
@@ -276,7 +277,7 @@ const approveAll = `(async () => {
     const answer = await fetch(form.action, {method: 'POST', body: new URLSearchParams(new FormData(form)), redirect: 'manual'});
     if (answer.type !== 'opaqueredirect') throw new Error(box.innerText + answer.status);
   }
-  return all.map((box) => ({cut: box.querySelectorAll('form button').length === 1, title: box.querySelector('h3').textContent, args: box.querySelector('pre').textContent, text: box.innerText}));
+  return all.map((box) => ({cut: box.querySelectorAll('form button').length === 1, title: box.querySelector('h3').innerText, args: box.querySelector('pre').textContent, text: box.innerText}));
 })()`
 
 // leftToRight is a script that returns the places of two numbers which follow each other in a
