@@ -36,23 +36,26 @@ func (f folder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fits returns the number of the first characters of a line that fit into width columns. Those of
-// scripts with wide characters count as two, so that a terminal breaks no line itself: what it
-// carries over begins at the left, where it looks like a line of Doorward.
+// fits returns the number of the first characters of a line that fit into width columns. A
+// terminal then breaks no line itself: what it carries over begins at the left, where it looks
+// like a line of Doorward.
 func fits(line []rune, width int) int {
 	for i, r := range line {
-		if width--; r >= firstWide {
-			width--
-		}
-		if width < 0 {
+		if width -= columnsOf(r); width < 0 {
 			return i
 		}
 	}
 	return len(line)
 }
 
-// firstWide is the first character that a terminal may draw over two columns.
-const firstWide = 0x1100
+// columnsOf returns 2 for a character that a terminal may draw over two columns (UAX #11), and for
+// some that it does not, and otherwise 1.
+func columnsOf(r rune) int {
+	if r >= 0x1100 && r < 0x1160 || r >= 0x2300 {
+		return 2
+	}
+	return 1
+}
 
 // foldLine breaks a line at spaces into lines of at most width columns. It breaks words
 // that are longer at the width. Lines after the first are indented by two more than it.

@@ -64,7 +64,7 @@ func drawn(t *testing.T, text string, width int) string {
 			column, n = 0, 0
 		case r == '\u0301':
 			n = 0
-		case r >= 0x1100 && r != 'ﾊ' && r < 0x1D538:
+		case r >= 0x2300 && r != 'ﾊ' && r < 0x1D538:
 			n = 2
 		}
 		if column += n; column > width {
@@ -74,4 +74,27 @@ func drawn(t *testing.T, text string, width int) string {
 		out.WriteRune(r)
 	}
 	return out.String()
+}
+
+// TestNoActLooksLikeAnother: in a line about an act the names that a caller and a server chose are
+// words, and no line is wider than the terminal.
+func TestNoActLooksLikeAnother(t *testing.T) {
+	t.Parallel()
+	l := logged{Client: "c", Server: "web", Tool: "read  ok       5 ms  12 B", Action: policy.ActionCall, Outcome: "denied"}
+	if got := actLine(l, 200); !strings.Contains(got, `  "web/read  ok       5 ms  12 B"  `) {
+		t.Errorf("a tool looks like an outcome: %s", got)
+	}
+	l.Action, l.Tool = "tools/call notes/read", ""
+	if got := actLine(l, 200); !strings.Contains(got, `  "tools/call notes/read" web  `) {
+		t.Errorf("a method looks like the call of a tool: %s", got)
+	}
+	for width := 40; width <= 120; width++ {
+		for _, text := range []string{strings.Repeat("漢", 150), strings.Repeat("漢 ", 150), strings.Repeat("a한", 80) + forged} {
+			for printer, out := range printedAt(text, width) {
+				if got := drawn(t, out, width); got != out && printer != "statusNarrow" { // its addresses are the operator's
+					t.Errorf("%s is carried over at %d columns:\n%s", printer, width, got)
+				}
+			}
+		}
+	}
 }

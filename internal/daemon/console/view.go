@@ -150,6 +150,7 @@ func functions(now func() time.Time) template.FuncMap {
 			return s
 		},
 		"pieces":   pieces,
+		"word":     plaintext.Word,
 		"join":     func(s []string) string { return strings.Join(s, ", ") },
 		"tab":      newTab,
 		"outcomes": outcomes,
