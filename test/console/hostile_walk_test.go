@@ -129,6 +129,7 @@ func TestHostileTextsDoNothingOnAnyPage(t *testing.T) {
 	h.run("tools", "odd")
 	b.signIn(h)
 	b.complaints()
+	held := map[string]bool{}
 	seen, kinds, queue := map[string]bool{}, map[string]int{}, []string{base(h)}
 	for len(queue) > 0 {
 		at := queue[0]
@@ -145,6 +146,9 @@ func TestHostileTextsDoNothingOnAnyPage(t *testing.T) {
 				seen[next] = true
 				queue = append(queue, next)
 			}
+		}
+		for _, n := range value[[]string](b, `[...document.querySelectorAll('[aria-labelledby=h-calls] h3')].map((e) => e.textContent.replace(/:.*/s, ''))`) {
+			held[n] = true
 		}
 		if n := b.number(`performance.getEntriesByType('navigation')[0].decodedBodySize`); n > 400<<10 {
 			t.Errorf("%s has %v bytes", at, n)
@@ -165,6 +169,9 @@ func TestHostileTextsDoNothingOnAnyPage(t *testing.T) {
 		for _, c := range b.complaints() {
 			t.Errorf("%s: %s", at, c)
 		}
+	}
+	if n := strings.Count(h.run("pending", "--json"), `"preview"`); len(held) != n {
+		t.Errorf("links lead to %d of %d held calls", len(held), n)
 	}
 	if len(kinds) < 15 {
 		t.Errorf("only %d kinds of pages are seen: %v", len(kinds), kinds)
