@@ -76,6 +76,14 @@ func moment(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
+// wordOrNothing returns s as one word, and an empty one as it is.
+func wordOrNothing(s string) string {
+	if s == "" {
+		return ""
+	}
+	return plaintext.Word(s)
+}
+
 func orDash(s string) string {
 	if s == "" {
 		return "-"

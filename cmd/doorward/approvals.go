@@ -56,11 +56,11 @@ func pendingText(all []admin.PendingCall) string {
 // pendingCall returns the text about one call. Text of a server or an agent is escaped.
 func pendingCall(c admin.PendingCall) string {
 	var b strings.Builder
-	name := c.Tool
+	name := plaintext.Word(c.Tool)
 	if c.Action != "tools/call" {
-		name = c.Action + " " + name
+		name = plaintext.Line(c.Action) + " " + name
 	}
-	fmt.Fprintf(&b, "%d  %s  %s\n", c.N, plaintext.Line(c.Server+"/"+name), plaintext.Line(string(c.Args)))
+	fmt.Fprintf(&b, "%d  %s/%s  %s\n", c.N, plaintext.Line(c.Server), name, plaintext.Line(string(c.Args)))
 	who := c.Principal
 	if c.Client != "" {
 		who = c.Client + ", " + who

@@ -228,7 +228,7 @@ func printRecord(o *options, line []byte) error {
 	if at, err := time.Parse(time.RFC3339Nano, r.Time); err == nil && short {
 		r.Time = at.Local().Format("01-02 15:04:05")
 	}
-	text := fmt.Sprintf("%d  %s  %s  %s %s  %s", r.Seq, r.Time, plaintext.Line(r.Principal), plaintext.Line(r.Action), plaintext.Line(r.Resource), plaintext.Line(what))
+	text := fmt.Sprintf("%d  %s  %s  %s %s  %s", r.Seq, r.Time, plaintext.Line(r.Principal), wordOrNothing(r.Action), wordOrNothing(r.Resource), plaintext.Line(what))
 	if short {
 		text = fit(text, columns())
 	}

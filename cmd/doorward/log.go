@@ -181,7 +181,9 @@ func actLine(l logged, width int) string {
 		what += "/" + l.Tool
 	}
 	if l.Action != "tools/call" || what == "" {
-		what = strings.TrimSpace(l.Action + " " + what)
+		what = strings.TrimSpace(wordOrNothing(l.Action) + " " + wordOrNothing(what))
+	} else {
+		what = plaintext.Word(what)
 	}
 	end := fmt.Sprintf("%-7s", l.Outcome)
 	switch {

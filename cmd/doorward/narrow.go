@@ -155,14 +155,14 @@ func serverNarrow(b *strings.Builder, v admin.Server, width int) {
 	}
 }
 
-// fit cuts a text to most characters, with an ellipsis as the last. Without room it
+// fit cuts a text to most columns, with an ellipsis as the last. Without room it
 // returns no text.
 func fit(text string, most int) string {
 	if most < 1 {
 		return ""
 	}
-	if r := []rune(text); len(r) > most {
-		return string(r[:most-1]) + "…"
+	if r := []rune(text); fits(r, most) < len(r) {
+		return string(r[:fits(r, most-1)]) + "…"
 	}
 	return text
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/durable"
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/daemon/console"
@@ -244,17 +245,17 @@ func (h heldActs) Pending(ctx context.Context, _ console.Caller) ([]console.Held
 	var out []console.Held
 	for _, q := range h.waiting(ctx) {
 		out = append(out, console.Held{N: q.N, Time: q.Time, Expires: q.Expires, Client: q.Client, Principal: q.Principal,
-			Server: q.Server, Tool: objectOf(q), Args: q.Args, Notes: q.Notes, Preview: q.Preview, Message: q.Message})
+			Server: q.Server, Tool: objectOf(q), Args: q.Args, Rule: q.Rule, Reason: q.Reason, Notes: q.Notes, Preview: q.Preview, Message: q.Message})
 	}
 	return out, nil
 }
 
-// objectOf returns the tool, preceded by the action if that is not the call of a tool.
+// objectOf returns the tool as one word, preceded by the action if that is not the call of a tool.
 func objectOf(q approval.Question) string {
 	if q.Action == policy.ActionCall {
-		return q.Tool
+		return plaintext.Word(q.Tool)
 	}
-	return q.Action + " " + q.Tool
+	return q.Action + " " + plaintext.Word(q.Tool)
 }
 
 // Settle implements console.Approvals. The console's session belongs to the operator.

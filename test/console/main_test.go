@@ -28,6 +28,14 @@ func TestMain(m *testing.M) {
 		startedAgent(program)
 		return
 	}
+	if file := os.Getenv(hostileServerMode); file != "" {
+		(&hostileServer{calls: file}).stdio()
+		return
+	}
+	if url := os.Getenv(hostileClientMode); url != "" {
+		hostileClient(url)
+		return
+	}
 	os.Exit(m.Run())
 }
 

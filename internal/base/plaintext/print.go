@@ -28,6 +28,15 @@ func Name(s string) string {
 	return s
 }
 
+// Word returns s if it is one printable word without quotes, and otherwise Quote(s). In a line of
+// several texts it cannot be taken for more than one of them.
+func Word(s string) string {
+	if strings.ContainsAny(s, ` "`) {
+		return Quote(s)
+	}
+	return Name(s)
+}
+
 // escaped is Text, or Line if line is true. It keeps a joiner or selector that shapes a
 // neighbouring character.
 func escaped(s string, line bool) string {

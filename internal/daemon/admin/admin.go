@@ -203,7 +203,9 @@ func answer(w http.ResponseWriter, status int, body any) {
 	if body == nil {
 		body = map[string]string{"error": http.StatusText(status)}
 	}
-	json.NewEncoder(w).Encode(body)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // the arguments of a held call are read as they are
+	e.Encode(body)
 }
 
 // maxBody is the largest body of a POST in bytes.

@@ -99,12 +99,13 @@ type Approvals interface {
 	Settle(ctx context.Context, by Caller, n uint64, d Verdict) error
 }
 
-// Held is one call or message that waits for a person. Args is a JSON text.
+// Held is one call or message that waits for a person. Tool is one word, Args a JSON text.
 type Held struct {
 	N                               uint64
 	Time, Expires                   time.Time
 	Client, Principal, Server, Tool string
 	Args                            string
+	Rule, Reason                    string // why it is held
 	Notes                           []string
 	Preview                         string // digest of the shown content
 	Message                         string // id of the message; empty: it is a call

@@ -14,7 +14,7 @@ import (
 // decisionsData is the data of the page Decisions.
 type decisionsData struct {
 	Calls    []Held
-	Others   int  // calls that are not shown
+	Others   int  // later calls that are not shown
 	NoCalls  bool // this daemon holds no calls
 	Changes  []definitionChange
 	More     int             // changes that are not shown
@@ -55,8 +55,11 @@ func (c *Console) decisions(q *request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	d.Calls = fitting(all)
-	d.Others = len(all) - len(d.Calls)
+	after, err := number(q.in.Get("after"))
+	if err != nil {
+		return page{}, err
+	}
+	d.show(slices.DeleteFunc(all, func(h Held) bool { return h.N <= after }))
 	d.Changes, d.More = changesOf(c.o.Trust.List())
 	if a := c.o.Agents(); a != nil {
 		all, err := a.Holds(q.ctx, q.mailCaller())
@@ -66,18 +69,30 @@ func (c *Console) decisions(q *request) (page, error) {
 		again := slices.DeleteFunc(all, func(l agent.Message) bool { return l.State == mail.Held })
 		d.Messages = again[:min(len(again), mostHeld)]
 	}
-	return page{View: "decisions", Title: "Decisions", Live: true, Part: Prefix + "decisions?part=1", Data: d}, nil
+	return page{View: "decisions", Title: "Decisions", Live: true, Part: fmt.Sprintf("%sdecisions?part=1&after=%d", Prefix, after), Data: d}, nil
 }
 
-// Cut reports that the arguments are too long to be shown completely, so that the call cannot
-// be approved here.
-func (h Held) Cut() bool { return len(h.Args) > mostBytes }
+// show takes the first calls that fit on the page, and counts the others, which are on the next
+// page.
+func (d *decisionsData) show(all []Held) {
+	d.Calls = fitting(all)
+	d.Others = len(all) - len(d.Calls)
+}
 
-// fitting returns the first calls whose arguments fit on a page together, at least one.
+// Last returns the number of the last call on the page.
+func (d decisionsData) Last() uint64 { return d.Calls[len(d.Calls)-1].N }
+
+// Cut reports that the call is too long to be shown completely, so that it cannot be approved
+// here.
+func (h Held) Cut() bool { return h.bytes() > mostBytes }
+
+func (h Held) bytes() int { return len(h.Tool) + len(h.Args) }
+
+// fitting returns the first calls that fit on a page together, at least one.
 func fitting(all []Held) []Held {
 	left := mostBytes
 	for i, h := range all {
-		if left -= len(h.Args); left < 0 && i > 0 || i == mostHeld {
+		if left -= h.bytes(); left < 0 && i > 0 || i == mostHeld {
 			return all[:i]
 		}
 	}

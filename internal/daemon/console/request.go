@@ -169,7 +169,7 @@ func failure(err error) (status int, text string) {
 	case errors.Is(err, passkey.ErrName):
 		return http.StatusBadRequest, "A name has 1 to 64 visible characters."
 	case errors.Is(err, admin.ErrStale):
-		return http.StatusConflict, "It has changed since it was shown. Look at it again."
+		return http.StatusConflict, "Not done: it was decided elsewhere, has expired, or has changed since it was shown. Look at Decisions again."
 	case errors.Is(err, deliver.ErrStore):
 		return http.StatusServiceUnavailable, "The database of the daemon does not work now, so it cannot tell whether an agent opened this console. Run doorward status, which says why."
 	case errors.Is(err, errAway):

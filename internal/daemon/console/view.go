@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/trust/visible"
@@ -136,7 +138,7 @@ func (v *views) write(w http.ResponseWriter, status int, view, part string, p pa
 // functions returns the functions of the templates.
 func functions(now func() time.Time) template.FuncMap {
 	return template.FuncMap{
-		"clip": func(s string) string { return plaintext.Clip(s, maxText) },
+		"clip": func(s string) string { return plaintext.Clip(plaintext.Line(s), maxText) },
 		"ago":  func(t time.Time) string { return ago(now().Sub(t)) },
 		"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") + " UTC" },
 		"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
@@ -147,6 +149,8 @@ func functions(now func() time.Time) template.FuncMap {
 			}
 			return s
 		},
+		"pieces":   pieces,
+		"word":     plaintext.Word,
 		"join":     func(s []string) string { return strings.Join(s, ", ") },
 		"tab":      newTab,
 		"outcomes": outcomes,
@@ -154,6 +158,27 @@ func functions(now func() time.Time) template.FuncMap {
 		"brief":    func(s string) string { return plaintext.Clip(s, maxBrief) },
 		"page":     func(s string) string { return plaintext.Clip(s, maxPage) },
 	}
+}
+
+// piece is a part of a JSON text. Alone means that it is a string which is not ASCII.
+type piece struct {
+	Text  string
+	Alone bool
+}
+
+var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// pieces divides a JSON text, so that a browser reverses the letters of a script that is written
+// from right to left within its string alone, and not the numbers and strings beside it.
+func pieces(text string) (all []piece) {
+	end := 0
+	for _, at := range jsonString.FindAllStringIndex(text, -1) {
+		if s := text[at[0]:at[1]]; len(s) != utf8.RuneCountInString(s) {
+			all = append(all, piece{Text: text[end:at[0]]}, piece{s, true})
+			end = at[1]
+		}
+	}
+	return append(all, piece{Text: text[end:]})
 }
 
 func ago(d time.Duration) string {

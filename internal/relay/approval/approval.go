@@ -43,6 +43,9 @@ type Call struct {
 	Session string // session or process that a grant for the session is bound to
 }
 
+// bytes returns the length of what the caller chose.
+func (c Call) bytes() int { return len(c.Act.Name) + len(c.Args) }
+
 // Question is a held call as the operator sees it, or a message that another package holds
 // and that the same commands decide.
 type Question struct {
@@ -221,7 +224,7 @@ func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 func (q *Queue) ask(c Call) (*question, error) {
 	who := c.Act.Who.Name()
 	full := func() bool {
-		return len(q.byN) >= mostOpen || q.ofWho[who] >= mostOfOne || q.bytes+len(c.Args) > mostBytes
+		return len(q.byN) >= mostOpen || q.ofWho[who] >= mostOfOne || q.bytes+c.bytes() > mostBytes
 	}
 	if full() && (!q.sweep() || full()) {
 		return nil, ErrFull
@@ -238,7 +241,7 @@ func (q *Queue) ask(c Call) (*question, error) {
 	q.last++
 	q.byN[at.shown.N], q.byCall[c.Held.Binding] = at, at
 	q.ofWho[who]++
-	q.bytes += len(c.Args)
+	q.bytes += c.bytes()
 	at.timer = time.AfterFunc(q.o.Expire, func() { q.expire(at) })
 	q.Tell(at.shown)
 	return at, nil
@@ -285,7 +288,7 @@ func (q *Queue) remove(at *question) {
 	} else {
 		delete(q.ofWho, who)
 	}
-	q.bytes -= len(at.call.Args)
+	q.bytes -= at.call.bytes()
 }
 
 // leave removes a caller from a question and returns that the question is still open, or the

@@ -5,14 +5,16 @@
   // htmx puts what the daemon answers into the page. Templates escape all text
   // in it, so every "<" begins a tag of theirs. Anything but these tags with
   // these attributes is refused, whatever a name in it says.
-  const tags = 'a|button|caption|code|dd|del|details|div|dl|dt|form|h2|h3|input|ins|label|li|ol|option|p|pre|rect|section|select|span|strong|summary|svg|table|tbody|td|template|textarea|th|thead|time|tr|ul';
+  const tags = 'a|bdi|button|caption|code|dd|del|details|div|dl|dt|form|h2|h3|input|ins|label|li|ol|option|p|pre|rect|section|select|span|strong|summary|svg|table|tbody|td|template|textarea|th|thead|time|tr|ul';
   const attributes = 'action|aria-[a-z]+|checked|class|colspan|data-hx-[a-z]+|data-passkey|datetime|disabled|height|href|id|method|name|open|preserveaspectratio|rel|role|rows|scope|selected|tabindex|type|value|viewbox|width|x|y';
   const tag = new RegExp('</?(?:' + tags + ')(?:\\s+(?:' + attributes + ')(?:="[^"<>]*")?)*\\s*/?>', 'gi');
   const address = /\s(?:href|action|data-hx-[a-z]+)="(?!\/ui\/|#|live from:body"|innerHTML")/i;
+  let swapped = -Infinity; // time of the last update
   const checked = (text) => {
     if (/[<]/.test(text.replace(tag, '')) || (text.match(tag) || []).some((t) => address.test(t))) {
       throw new TypeError('markup that is not the console\'s');
     }
+    swapped = performance.now();
     return text;
   };
   const rules = { createHTML: checked, createScript: () => '' };
@@ -57,10 +59,17 @@
       (getSelection() && !getSelection().isCollapsed);
   };
   let late = false;
+  const heights = () => new Map([...document.querySelectorAll('#live button')].map((b) => [b.textContent, b.getBoundingClientRect().top + scrollY]));
+  let before = new Map(); // the heights of the buttons before the last update
   const refresh = () => {
     late = busy();
-    if (!late) document.body.dispatchEvent(new Event('live'));
+    if (late) return;
+    before = heights();
+    document.body.dispatchEvent(new Event('live'));
   };
+  // A click that comes right after an update was meant for what was there before it.
+  const moved = (button) => button && button.closest('#live') && performance.now() - swapped < 700 &&
+    before.get(button.textContent) !== heights().get(button.textContent);
   // A browser has few connections to one address: a page that nobody sees gives
   // its own back.
   let source = null;
@@ -113,6 +122,11 @@
     send.submit();
   };
   document.addEventListener('submit', (event) => {
+    if (moved(event.submitter)) {
+      event.preventDefault();
+      document.getElementById('passkey').textContent = 'Not done: the page has changed just now. Look at it again.';
+      return;
+    }
     if (!event.target.dataset.passkey) return;
     event.preventDefault();
     sign(event.target).catch((err) => {
