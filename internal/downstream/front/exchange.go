@@ -99,7 +99,11 @@ func (x *Exchange) StartStream() { x.stream.begin() }
 // ask passes a request to the Handler. If the caller only lacks a scope, the answer is 403
 // with that scope in a challenge (Authorization, "Scope Challenge Handling").
 func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
-	reply := d.o.Handler.Request(ctx, x)
+	return d.scoped(x, d.o.Handler.Request(ctx, x).Answer(ctx))
+}
+
+// scoped completes the answer to a caller that only lacks a scope.
+func (d *Door) scoped(x *Exchange, reply Reply) Reply {
 	if reply.NeedScope == "" || d.o.Resource == nil {
 		return reply
 	}
