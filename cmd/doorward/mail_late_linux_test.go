@@ -15,15 +15,15 @@ import (
 
 // startMailTLS starts a daemon with a Unix socket, a TCP listener and one with TLS, and returns a
 // function that makes a client of one of them and counts its connections.
-func startMailTLS(t *testing.T) (d *mailDaemon, client func(via string) (*mailClient, *atomic.Int32)) {
+func startMailTLS(t *testing.T) (d *mailDaemon, client func(via string) (*mailClient, *conns)) {
 	config := strings.Replace(mailConfig("one", "", roomy), `"127.0.0.1:0"}]`, `"127.0.0.1:0"}, {addr: "127.0.0.1:0", tls: {cert: cert.pem, key: key.pem}, hosts: [localhost]}]`, 1)
 	d = newMailDir(t, "one", config)
 	if err := makeCertIn(d.dir); err != nil {
 		t.Fatal(err)
 	}
 	d.start()
-	return d, func(via string) (*mailClient, *atomic.Int32) {
-		dials := new(atomic.Int32)
+	return d, func(via string) (*mailClient, *conns) {
+		n := new(conns)
 		c := d.client(via)
 		h := c.http.Transport.(*http.Transport)
 		dial := h.DialContext
@@ -37,11 +37,25 @@ func startMailTLS(t *testing.T) (d *mailDaemon, client func(via string) (*mailCl
 			}
 		}
 		h.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			dials.Add(1)
-			return dial(ctx, network, addr)
+			n.opened.Add(1)
+			c, err := dial(ctx, network, addr)
+			return &countedConn{c, n}, err
 		}
-		return c, dials
+		return c, n
 	}
+}
+
+// conns counts the connections of a client.
+type conns struct{ opened, closed atomic.Int32 }
+
+type countedConn struct {
+	net.Conn
+	n *conns
+}
+
+func (c *countedConn) Close() error {
+	defer c.n.closed.Add(1)
+	return c.Conn.Close()
 }
 
 // secure returns the address of the listener with TLS.
@@ -87,7 +101,7 @@ func TestMailAWaitLeavesItsConnectionOpen(t *testing.T) {
 				t.Errorf("%s, call %d: %d events of progress", via, i, events)
 			}
 		}
-		if n := dials.Load(); n != 1 {
+		if n := dials.opened.Load(); n != 1 {
 			t.Errorf("%s: %d connections", via, n)
 		}
 	}
@@ -103,8 +117,8 @@ func TestMailWaitsLoseNothing(t *testing.T) {
 	for _, via := range []string{"unix", "tcp", "tls"} {
 		seed := time.Now().UnixNano()
 		random := rand.New(rand.NewPCG(uint64(seed), 1))
-		c, _ := client(via)
-		r := &readMail{t: t, d: d, via: via, what: fmt.Sprint(via, ", seed ", seed), c: c, writer: c.mustOpen(), given: make(map[string]bool), confirmed: make(map[string]bool)}
+		c, n := client(via)
+		r := &readMail{t: t, d: d, conns: n, via: via, what: fmt.Sprint(via, ", seed ", seed), c: c, writer: c.mustOpen(), given: make(map[string]bool), confirmed: make(map[string]bool)}
 		r.open()
 		r.writer.register("writer-" + via)
 		ends := []string{"mail", "mails", "time", "cancel", "gone", "session", "stop"}
@@ -131,6 +145,7 @@ type readMail struct {
 	d                *mailDaemon
 	via, what        string
 	c, writer        *mailClient
+	conns            *conns
 	sent             int
 	last             []string // bodies of the last answer
 	given, confirmed map[string]bool
@@ -201,7 +216,13 @@ func (r *readMail) round(end string) {
 		r.mail(1)
 	case "mails":
 		r.mail(3)
-	case "cancel", "gone":
+	case "gone":
+		closed := r.conns.closed.Load()
+		cancel()
+		if answered = false; !poll(mailSoon, func() bool { return r.conns.closed.Load() > closed }) {
+			r.t.Fatal("the connection is not closed")
+		}
+	case "cancel":
 		cancel()
 		answered = false
 	case "session":
@@ -226,5 +247,7 @@ func (r *readMail) round(end string) {
 	}
 	r.mail(1) // which a call without a client may take, and does not confirm
 	r.d.begun(0)
-	r.take(r.c.call("inbox", obj{"wait_ms": 20_000}))
+	if r.take(r.c.call("inbox", obj{"wait_ms": 20_000})); len(r.last) == 0 {
+		r.t.Fatalf("%s: a message is lost after: %s", r.what, end)
+	}
 }
