@@ -99,20 +99,29 @@ func (x *Exchange) StartStream() { x.stream.begin() }
 // errStopped answers a request that the end of the daemon has cancelled.
 var errStopped = &wire.Error{Code: 1502, Message: "Doorward is stopping; the request may have been carried out"}
 
-// handle passes a request to the Handler. Only a request that its client cancelled goes without
-// an answer. A listen ends with its stream, and its client begins it again.
+// handle passes a request to the Handler and waits for the answer.
 func (d *Door) handle(ctx context.Context, x *Exchange) Reply {
-	reply := d.o.Handler.Request(ctx, x)
+	return d.atStop(x, d.o.Handler.Request(ctx, x).Answer(ctx))
+}
+
+// atStop answers a request that the end of the daemon has cancelled. Only a request that its client
+// cancelled goes without an answer. A listen ends with its stream, and its client begins it again.
+func (d *Door) atStop(x *Exchange, reply Reply) Reply {
 	if reply.None && x.Method != "subscriptions/listen" && d.stopping() {
 		return Reply{Error: errStopped}
 	}
 	return reply
 }
 
-// ask is handle for a request with an HTTP answer of its own. If the caller only lacks a scope, the answer is 403
-// with that scope in a challenge (Authorization, "Scope Challenge Handling").
+// ask passes a request to the Handler and waits for its answer, which has an HTTP status of its own.
 func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
-	reply := d.handle(ctx, x)
+	return d.completed(x, d.o.Handler.Request(ctx, x).Answer(ctx))
+}
+
+// completed returns the answer with an HTTP status of its own: if the caller only lacks a scope,
+// it is 403 with that scope in a challenge (Authorization, "Scope Challenge Handling").
+func (d *Door) completed(x *Exchange, reply Reply) Reply {
+	reply = d.atStop(x, reply)
 	if reply.NeedScope == "" || d.o.Resource == nil {
 		return reply
 	}
