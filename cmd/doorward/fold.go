@@ -2,21 +2,8 @@ package main
 
 import (
 	"io"
-	"os"
 	"strings"
-
-	"github.com/doorward/doorward/internal/base/plaintext"
 )
-
-// fitting returns a writer to f for text that a person reads. At a terminal, lines longer
-// than its width are broken at spaces. Otherwise a program may read the text, and lines
-// are not broken.
-func fitting(f *os.File) io.Writer {
-	if !terminal(f) {
-		return plaintext.Printer{To: f}
-	}
-	return plaintext.Printer{To: folder{f, columns()}}
-}
 
 // folder breaks the lines that are written to it. Each Write is a text of its own: a line
 // that continues in the next Write is broken as two lines.

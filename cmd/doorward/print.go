@@ -25,6 +25,16 @@ import (
 // stdout returns the writer for data.
 func stdout() io.Writer { return plaintext.Printer{To: os.Stdout} }
 
+// fitting returns a writer to f for text that a person reads. At a terminal, lines longer
+// than its width are broken at spaces. Otherwise a program may read the text, and lines
+// are not broken.
+func fitting(f *os.File) io.Writer {
+	if !terminal(f) {
+		return plaintext.Printer{To: f}
+	}
+	return plaintext.Printer{To: folder{f, columns()}}
+}
+
 // people returns the writer to stdout for text that a person reads.
 func people() io.Writer { return fitting(os.Stdout) }
 

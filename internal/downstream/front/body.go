@@ -49,8 +49,7 @@ func (p *bufferPool) put(b *buffer) {
 
 // readBody reads a request's body. The error is errTooLarge if the body is larger than the limit,
 // whatever Content-Length said, and errTooMany if its principal sends too many large ones.
-func (d *Door) readBody(w http.ResponseWriter, r *http.Request, who *principal.Principal) (*buffer, error) {
-	limit := d.o.BodyBytes
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, enter func(time.Duration) (leave func(), err error)) (*buffer, error) {
 	rc := http.NewResponseController(w)
 	if err := rc.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func (d *Door) readBody(w http.ResponseWriter, r *http.Request, who *principal.P
 	buf := bodies.get(size)
 	err := fill(buf, r.Body, min(limit, keepBuffer))
 	if errors.Is(err, errTooLarge) && limit > keepBuffer {
-		err = d.fillLarge(buf, r.Body, who, rc)
+		err = fillLarge(buf, r.Body, limit, rc, enter)
 	}
 	if err != nil {
 		bodies.put(buf)
@@ -74,10 +73,10 @@ func (d *Door) readBody(w http.ResponseWriter, r *http.Request, who *principal.P
 	return buf, rc.SetReadDeadline(time.Time{})
 }
 
-// fillLarge reads the rest of a body that exceeds a pooled buffer. The time for the body begins
-// again when there is a place for it.
-func (d *Door) fillLarge(buf *buffer, r io.Reader, who *principal.Principal, rc *http.ResponseController) error {
-	leave, err := d.large.enter(who, bodyTime)
+// fillLarge reads the rest of a body that exceeds a pooled buffer, when there is a place for it. The
+// time for the body begins again then.
+func fillLarge(buf *buffer, r io.Reader, limit int64, rc *http.ResponseController, enter func(time.Duration) (leave func(), err error)) error {
+	leave, err := enter(bodyTime)
 	if err != nil {
 		return err
 	}
@@ -85,12 +84,12 @@ func (d *Door) fillLarge(buf *buffer, r io.Reader, who *principal.Principal, rc 
 	if err := rc.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
 		return err
 	}
-	return fill(buf, r, d.o.BodyBytes)
+	return fill(buf, r, limit)
 }
 
 // body reads the request's body, or answers the request with an error.
 func (d *Door) body(w http.ResponseWriter, r *http.Request, who *principal.Principal) (*buffer, bool) {
-	buf, err := d.readBody(w, r, who)
+	buf, err := readBody(w, r, d.o.BodyBytes, d.large.of(who))
 	switch {
 	case err == nil:
 		return buf, true

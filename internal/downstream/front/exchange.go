@@ -99,11 +99,6 @@ func (x *Exchange) StartStream() { x.stream.begin() }
 // errStopped answers a request that the end of the daemon has cancelled.
 var errStopped = &wire.Error{Code: 1502, Message: "Doorward is stopping; the request may have been carried out"}
 
-// handle passes a request to the Handler and waits for the answer.
-func (d *Door) handle(ctx context.Context, x *Exchange) Reply {
-	return d.atStop(x, d.o.Handler.Request(ctx, x).Answer(ctx))
-}
-
 // atStop answers a request that the end of the daemon has cancelled. Only a request that its client
 // cancelled goes without an answer. A listen ends with its stream, and its client begins it again.
 func (d *Door) atStop(x *Exchange, reply Reply) Reply {

@@ -50,7 +50,7 @@ func (h *house) sent(who string, size int) int {
 
 // reading returns how many large bodies of a principal are being read.
 func (d *Door) reading(who *principal.Principal) int {
-	v, ok := d.large.of.Load(who.Name())
+	v, ok := d.large.places.Load(who.Name())
 	if !ok {
 		return 0
 	}
@@ -74,7 +74,7 @@ func TestUnfinishedLargeBodiesAreBounded(t *testing.T) {
 	if got := h.sent("alice", keepBuffer/2); got != http.StatusAccepted {
 		t.Errorf("a small body: %d", got)
 	}
-	if _, err := h.door.large.enter(alice, 0); !errors.Is(err, errTooMany) {
+	if _, err := h.door.large.of(alice)(0); !errors.Is(err, errTooMany) {
 		t.Errorf("a place beyond the limit: %v", err)
 	}
 	answered := make(chan int, 1)

@@ -13,13 +13,13 @@ type lease struct {
 	cut func()
 }
 
-func (d *Door) watched(who *principal.Principal) bool { return d.o.Holds != nil && canLose(who) }
+func (o *Options) watches(who *principal.Principal) bool { return o.Holds != nil && canLose(who) }
 
 func nothing() {}
 
 // lend registers a lease for who; back removes it.
 func (d *Door) lend(who *principal.Principal, cut func()) (back func()) {
-	if !d.watched(who) {
+	if !d.o.watches(who) {
 		return nothing
 	}
 	l := &lease{who, cut}
@@ -30,7 +30,7 @@ func (d *Door) lend(who *principal.Principal, cut func()) (back func()) {
 // during registers a lease for a request: when the proof of its principal becomes invalid,
 // the request is cancelled and answered like any further request of that caller (401).
 func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
-	if !d.watched(x.Who) {
+	if !d.o.watches(x.Who) {
 		return nothing
 	}
 	return d.lend(x.Who, func() {

@@ -35,11 +35,11 @@ func (d *Door) seen(who *principal.Principal, s *Session) {
 
 // unread returns the function that measures a request's connection; nil if signs of life are
 // not reported or cannot be measured.
-func (d *Door) unread(ctx context.Context) func() (int, error) {
-	if d.o.Seen == nil || d.o.Unread == nil {
+func (o *Options) unread(ctx context.Context) func() (int, error) {
+	if o.Seen == nil || o.Unread == nil {
 		return nil
 	}
-	return d.o.Unread(ctx)
+	return o.Unread(ctx)
 }
 
 // hearing observes whether the answer of a POST is read, as a sign of life of who and s.
@@ -71,7 +71,7 @@ func (h *hearing) written() time.Duration {
 // measure finds out how the connection is measured, and drops the request of net/http.
 func (h *hearing) measure() {
 	if h.r != nil {
-		h.unread, h.r = h.door.unread(h.r.Context()), nil
+		h.unread, h.r = h.door.o.unread(h.r.Context()), nil
 	}
 }
 

@@ -37,7 +37,7 @@ func (d *Door) takeOver(w http.ResponseWriter, r *http.Request) (*rawStream, err
 		conn.Close()
 		return nil, errCannotHijack
 	}
-	s := &rawStream{conn: conn, await: d.o.Await, reader: reader{unread: d.unread(r.Context())}}
+	s := &rawStream{conn: conn, await: d.o.Await, reader: reader{unread: d.o.unread(r.Context())}}
 	if err := s.start(); err != nil {
 		conn.Close()
 		return nil, err

@@ -185,9 +185,6 @@ func openCheckpoints(dir string, v note.Verifier) (c checkpointFile, cut int64, 
 	} else if cut == 2*MaxCheckpoint {
 		return c, 0, fmt.Errorf("%w: the file of checkpoints does not end with a checkpoint", ErrDamaged)
 	}
-	if cut == 0 {
-		return c, 0, nil
-	}
 	if err := f.Truncate(c.size); err != nil {
 		return c, 0, fmt.Errorf("cutting an unfinished checkpoint off: %w", err)
 	}

@@ -4,6 +4,7 @@ package audit
 // set and nothing is written before the rest is cut off.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -68,11 +69,8 @@ func cutBack(f *os.File, size int64) error {
 // inPlace returns an error if f is not the file at its path, or is shorter than end.
 func inPlace(f *os.File, end int64) error {
 	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	there, err := os.Lstat(f.Name())
-	if err == nil && (!os.SameFile(fi, there) || fi.Size() < end) {
+	there, gone := os.Lstat(f.Name())
+	if err = cmp.Or(err, gone); err == nil && (!os.SameFile(fi, there) || fi.Size() < end) {
 		err = fmt.Errorf("%w: %s was replaced or shortened by another process", ErrDamaged, f.Name())
 	}
 	return err

@@ -6,6 +6,7 @@ package audit
 // shortened.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -120,11 +121,7 @@ func (l *Log) sync() error {
 // toDisk syncs f, whose last record ends at end. It fails if f was removed, replaced or
 // shortened too, because its records cannot be read then.
 func toDisk(f *os.File, end int64) error {
-	err := durable.SyncData(f)
-	if err == nil {
-		err = inPlace(f, end)
-	}
-	if err != nil {
+	if err := cmp.Or(durable.SyncData(f), inPlace(f, end)); err != nil {
 		return fmt.Errorf("bringing the audit log to the disk: %w", err)
 	}
 	return nil
@@ -164,13 +161,12 @@ func (l *Log) checkpoint() error {
 	if l.checkpoints.any && l.checkpoints.last.Seq == c.Seq {
 		return nil
 	}
-	if err := l.checkpoints.add(c, l.o.Key); errors.Is(err, ErrDamaged) {
+	err := l.checkpoints.add(c, l.o.Key)
+	if errors.Is(err, ErrDamaged) {
 		return l.final(err)
-	} else if err != nil {
-		return err
 	}
-	if l.o.Checkpointed != nil {
+	if err == nil && l.o.Checkpointed != nil {
 		l.o.Checkpointed(c)
 	}
-	return nil
+	return err
 }

@@ -89,9 +89,6 @@ func withoutHoles(r io.ReaderAt, size int64, synced uint64) (int64, error) {
 			break
 		}
 	}
-	if cut == size {
-		return size, nil
-	}
 	return LastNewline(r, cut)
 }
 
