@@ -49,14 +49,26 @@ func (r *reloader) watch(ctx context.Context, hup <-chan os.Signal, seen []stamp
 }
 
 // looks holds the stamps of the files when they were read, and at the last check.
-type looks struct{ read, last []stamp }
+type looks struct {
+	read, last []stamp
+	unsettled  int // checks since the last reading that found another change
+}
+
+// mostUnsettled bounds how long files that change all the time, or whose stamps do, are not read.
+const mostUnsettled = 10
 
 // due reports whether the files have changed since they were read, and not since the last
 // check. now becomes the last check.
 func (l *looks) due(now []stamp) bool {
+	changed := !slices.EqualFunc(now, l.read, stamp.equal)
 	settled := slices.EqualFunc(now, l.last, stamp.equal)
 	l.last = now
-	return settled && !slices.EqualFunc(now, l.read, stamp.equal)
+	if changed && !settled && l.unsettled < mostUnsettled {
+		l.unsettled++
+		return false
+	}
+	l.unsettled = 0
+	return changed
 }
 
 // reload reloads the configuration and returns the files that it read, which are watched

@@ -88,3 +88,23 @@ func appendTo(path string, flag int, text string) error {
 	}
 	return f.Close()
 }
+
+// TestFilesThatChangeAllTheTimeAreRead: a file that is written again before each check is read
+// after a bounded number of them.
+func TestFilesThatChangeAllTheTimeAreRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	write := func(n int) []stamp {
+		if err := os.WriteFile(path, make([]byte, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return stampsOf([]string{path})
+	}
+	seen := write(1)
+	l := looks{read: seen, last: seen}
+	for n := 2; !l.due(write(n)); n++ {
+		if n > 2*mostUnsettled {
+			t.Fatal("the file is never read")
+		}
+	}
+}

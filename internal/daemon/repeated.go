@@ -12,11 +12,11 @@ import (
 // of a cause at once, and then one every repeatedTime with the number of those between.
 type repeated struct {
 	mu     sync.Mutex
-	causes map[string]*said
+	causes map[string]*logged
 }
 
-// said is the last log line about one cause.
-type said struct {
+// logged is the last log line about one cause.
+type logged struct {
 	at   time.Time
 	left int // failures since then
 }
@@ -31,10 +31,10 @@ func (r *repeated) warn(log *slog.Logger, text string, err error) {
 	before := r.causes[cause]
 	switch {
 	case before == nil:
-		maps.DeleteFunc(r.causes, func(_ string, s *said) bool { return now.Sub(s.at) >= repeatedTime && s.left == 0 })
-		before = &said{}
+		maps.DeleteFunc(r.causes, func(_ string, s *logged) bool { return now.Sub(s.at) >= 2*repeatedTime })
+		before = &logged{}
 		if r.causes == nil {
-			r.causes = map[string]*said{}
+			r.causes = map[string]*logged{}
 		}
 		r.causes[cause] = before
 	case now.Sub(before.at) < repeatedTime:
@@ -42,7 +42,7 @@ func (r *repeated) warn(log *slog.Logger, text string, err error) {
 		return
 	}
 	log.Warn(text, "since_then", before.left, "err", err)
-	*before = said{at: now}
+	*before = logged{at: now}
 }
 
 // causeOf returns a text that failures of one cause share: that of the innermost error, because

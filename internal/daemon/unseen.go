@@ -52,7 +52,7 @@ const pathPatience = 2 * time.Second
 // note collects such paths from a line.
 func (u *unseen) note(server, line string) {
 	if npmRefusal.MatchString(line) {
-		u.noteTokens(server)
+		u.lookups.Do(server, pathPatience, func() { u.noteTokens(server) })
 	}
 	var paths []string
 	for _, path := range pathWord.FindAllString(line, 8) {

@@ -15,3 +15,6 @@ func judgeAncestor(fs.FileInfo) error { return nil }
 
 // alone takes no lock.
 func alone(*os.Root) (end func(), err error) { return func() {}, nil }
+
+// Removed reports false: an open file cannot be removed here.
+func Removed(fs.FileInfo) bool { return false }

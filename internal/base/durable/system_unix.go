@@ -62,3 +62,9 @@ func alone(dir *os.Root) (end func(), err error) {
 		f.Close()
 	}, nil
 }
+
+// Removed reports whether no directory has the file of fi, which is open, any more.
+func Removed(fi fs.FileInfo) bool {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	return ok && st.Nlink == 0
+}

@@ -361,6 +361,9 @@ func (db *DB) retry() {
 			return
 		case <-time.After(retryEvery):
 		}
+		if db.troubles.writes.Load() == nil {
+			continue // a caller's write was accepted meanwhile
+		}
 		_ = db.Write(db.ctx, func(tx *Tx) error { // Write keeps its outcome
 			_, err := tx.Exec(`UPDATE store_migrations SET applied_at = applied_at WHERE position = 1`)
 			return err

@@ -38,14 +38,17 @@ func (o *Origin) Client(h http.Header) netip.Addr {
 
 // IsLocal reports whether a request comes from this machine, as far as is known: it arrived on a
 // local listener, and not from a trusted proxy that forwards it for a client elsewhere. A header of
-// a trusted proxy that names no client counts as one about a client elsewhere, because its client may
-// have made the header useless.
+// a trusted proxy that names no client, or several addresses, counts as one about a client elsewhere:
+// its client may have made the header useless, or begun it with an address of this machine.
 func (o *Origin) IsLocal(h http.Header) bool {
 	if o == nil || !o.Listener.Local() {
 		return false
 	}
-	forwarded := len(h["Forwarded"])+len(h["X-Forwarded-For"]) > 0
-	return !forwarded || !o.Listener.trusts(o.Remote.Addr()) || o.Client(h).IsLoopback()
+	named := slices.Concat(h["Forwarded"], h["X-Forwarded-For"])
+	if len(named) == 0 || !o.Listener.trusts(o.Remote.Addr()) {
+		return true
+	}
+	return len(named) == 1 && !strings.Contains(named[0], ",") && o.Client(h).IsLoopback()
 }
 
 // trusts reports whether an address is that of a trusted proxy.

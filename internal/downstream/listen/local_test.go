@@ -23,6 +23,8 @@ func TestARequestIsLocalUnlessAProxyForwardsItFromElsewhere(t *testing.T) {
 		{http.Header{"X-Forwarded-For": {"198.51.100.1"}}, false},
 		{http.Header{"X-Forwarded-For": {"127.0.0.1, 198.51.100.1"}}, false},
 		{http.Header{"X-Forwarded-For": {"127.0.0.1", "198.51.100.1"}}, false},
+		{http.Header{"X-Forwarded-For": {"127.0.0.1, 10.0.0.7"}}, false},
+		{http.Header{"Forwarded": {"for=127.0.0.1", "for=10.0.0.7"}}, false},
 		{http.Header{"X-Forwarded-For": {""}}, false},
 		{http.Header{"X-Forwarded-For": {"unknown"}}, false},
 		{http.Header{"Forwarded": {"for=_hidden"}}, false},
@@ -30,7 +32,7 @@ func TestARequestIsLocalUnlessAProxyForwardsItFromElsewhere(t *testing.T) {
 		{http.Header{"Forwarded": {"for=198.51.100.1"}, "X-Forwarded-For": {"127.0.0.1"}}, false},
 		{http.Header{"Forwarded": {"for=_x"}, "X-Forwarded-For": {"127.0.0.1"}}, false},
 	}
-	trusting := Spec{Network: "tcp", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
+	trusting := Spec{Network: "tcp", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("10.0.0.0/8")}}
 	for _, h := range headers {
 		for _, tc := range []struct {
 			what string

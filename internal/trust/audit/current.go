@@ -4,7 +4,6 @@ package audit
 // set and nothing is written before the rest is cut off.
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -66,12 +65,13 @@ func cutBack(f *os.File, size int64) error {
 	return f.Truncate(size)
 }
 
-// inPlace returns an error if f is not the file at its path, or is shorter than end.
+// inPlace returns an error if f was removed, is shorter than end, or if another file is at its
+// path. A path without a file may be that of a directory that was moved, and comes back.
 func inPlace(f *os.File, end int64) error {
 	fi, err := f.Stat()
-	there, gone := os.Lstat(f.Name())
-	if err = cmp.Or(err, gone); err == nil && (!os.SameFile(fi, there) || fi.Size() < end) {
-		err = fmt.Errorf("%w: %s was replaced or shortened by another process", ErrDamaged, f.Name())
+	there, away := os.Lstat(f.Name())
+	if err == nil && (durable.Removed(fi) || away == nil && !os.SameFile(fi, there) || fi.Size() < end) {
+		err = fmt.Errorf("%w: %s was removed, replaced or shortened by another process", ErrDamaged, f.Name())
 	}
 	return err
 }
