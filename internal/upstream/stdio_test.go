@@ -312,7 +312,7 @@ func TestStdioBrokenAnswers(t *testing.T) {
 		{"another call's broken answer", `{"jsonrpc":"2.0","id":77777,"result":{"a":1,"a":2}}`, nil},
 		{"unknown id", `{"jsonrpc":"2.0","id":77777,"result":{}}`, nil},
 		{"id of an ended call", `{"jsonrpc":"2.0","id":1,"result":{}}`, nil},
-		{"string id", `{"jsonrpc":"2.0","id":"$ID","result":{}}`, nil},
+		{"another string id", `{"jsonrpc":"2.0","id":"$ID.","result":{}}`, nil},
 		{"a log line in JSON", `{"level":"info","msg":"result","id":$ID}`, nil},
 		{"a broken notification", `{"jsonrpc":"2.0","method":"notifications/message","params":{"a":1,"a":2}}`, nil},
 		{"a batch", `[{"jsonrpc":"2.0","id":$ID,"result":{}}]`, nil},
@@ -332,6 +332,16 @@ func TestStdioBrokenAnswers(t *testing.T) {
 }
 
 func quote(s string) string { return string(rawjson.AppendQuote(nil, s)) }
+
+// Some servers answer with the id as text, which the public SDKs accept.
+func TestStdioAnIDAsTextIsTheCalls(t *testing.T) {
+	t.Parallel()
+	c := dialLegacy(t, fake(t, "plain"), nil)
+	line := `{"jsonrpc":"2.0","id":"$ID","result":{"text":"one"}}`
+	if got := text(t, mustCall(t, c, tool("raw", `"line":`+quote(line)), nil)); got != "one" {
+		t.Errorf("got %q", got)
+	}
+}
 
 func TestStdioSecondAnswerIsDropped(t *testing.T) {
 	t.Parallel()

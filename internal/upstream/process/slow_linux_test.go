@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,13 +61,14 @@ func TestAHangingQuestionIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l Lookups
-		answer, asked := make(chan struct{}), 0
+		var asked atomic.Int32
+		answer := make(chan struct{})
 		begun := time.Now()
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() {
 				time.Sleep(time.Duration(i%10) * time.Second)
-				if l.Do("hangs", time.Second, func() { asked++; <-answer }) {
+				if l.Do("hangs", time.Second, func() { asked.Add(1); <-answer }) {
 					t.Error("it answered")
 				}
 				if !l.Do(fmt.Sprint("other", i), time.Second, func() {}) {
@@ -75,8 +77,8 @@ func TestAHangingQuestionIsAskedOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if took := time.Since(begun); asked != 1 || took > 10*time.Second {
-			t.Errorf("asked %d times, in %v", asked, took)
+		if took := time.Since(begun); asked.Load() != 1 || took > 10*time.Second {
+			t.Errorf("asked %d times, in %v", asked.Load(), took)
 		}
 		begun = time.Now()
 		if l.Do("hangs", time.Second, func() {}) || time.Since(begun) > 0 {
@@ -84,8 +86,8 @@ func TestAHangingQuestionIsAskedOnce(t *testing.T) {
 		}
 		close(answer)
 		synctest.Wait()
-		if !l.Do("hangs", time.Second, func() { asked++ }) || asked != 2 {
-			t.Errorf("afterwards it was asked %d times", asked)
+		if !l.Do("hangs", time.Second, func() { asked.Add(1) }) || asked.Load() != 2 {
+			t.Errorf("afterwards it was asked %d times", asked.Load())
 		}
 	})
 }
