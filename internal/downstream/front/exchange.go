@@ -108,15 +108,10 @@ func (d *Door) atStop(x *Exchange, reply Reply) Reply {
 	return reply
 }
 
-// ask passes a request to the Handler and waits for its answer, which has an HTTP status of its own.
+// ask is handle for a request with an HTTP answer of its own. If the caller only lacks a scope, the answer is 403
+// with that scope in a challenge (Authorization, "Scope Challenge Handling").
 func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
-	return d.completed(x, d.o.Handler.Request(ctx, x).Answer(ctx))
-}
-
-// completed returns the answer with an HTTP status of its own: if the caller only lacks a scope,
-// it is 403 with that scope in a challenge (Authorization, "Scope Challenge Handling").
-func (d *Door) completed(x *Exchange, reply Reply) Reply {
-	reply = d.atStop(x, reply)
+	reply := d.atStop(x, d.o.Handler.Request(ctx, x))
 	if reply.NeedScope == "" || d.o.Resource == nil {
 		return reply
 	}

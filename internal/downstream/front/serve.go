@@ -148,8 +148,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who *principal.Princ
 	if !ok {
 		return
 	}
-	in.buf = buf
-	defer in.release()
+	defer bodies.put(buf)
 	in.size = int64(len(buf.b))
 	in.header = r.Header.Get("Mcp-Protocol-Version")
 	if len(buf.b) > 0 && firstByte(buf.b) == '[' {

@@ -92,8 +92,8 @@ func Unread(ctx context.Context) func() (int, error) {
 
 func (c *conn) unread() (int, error) { return peer.Unread(c.Conn) }
 
-// HungUp returns peer.HungUp for the connection of ctx; nil: there is none. A connection that was
-// closed here has hung up too. The function does not hold ctx.
+// HungUp returns peer.HungUp for the connection of ctx; nil: there is none. The function does
+// not hold ctx.
 func HungUp(ctx context.Context) func() bool {
 	if c, ok := ctx.Value(originKey{}).(*conn); ok {
 		return c.hungUp
@@ -101,7 +101,7 @@ func HungUp(ctx context.Context) func() bool {
 	return nil
 }
 
-func (c *conn) hungUp() bool { return c.isEnded() || peer.HungUp(c.Conn) }
+func (c *conn) hungUp() bool { return peer.HungUp(c.Conn) }
 
 // conn is an admitted connection; for the Unix socket it contains the Guard. It has only
 // the methods of net.Conn, because other ways to read the inner connection would bypass
@@ -120,8 +120,6 @@ type conn struct {
 	waiting sync.Mutex
 	awaited func() // ends an await; nil: there was none
 	ended   bool   // end was called
-
-	ahead []byte // the begin of the next request, of a connection that was taken over
 }
 
 // Read returns io.EOF once the connection has been expelled. It does not close the
@@ -130,10 +128,6 @@ type conn struct {
 func (c *conn) Read(p []byte) (int, error) {
 	if c.origin.expelled.Load() {
 		return 0, io.EOF
-	}
-	if n := copy(p, c.ahead); n > 0 { // it was checked when it was read
-		c.ahead = c.ahead[n:]
-		return n, nil
 	}
 	n, err := c.Conn.Read(p)
 	if n == 0 {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -69,15 +68,6 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 	c.namespace = namespaceOf(r)
 	c.progress = progressOf(r, on)
 	a, err := c.run(ctx)
-	return c.finish(ctx, cn, a, err)
-}
-
-// finish returns the reply to a call with the outcome of its verb.
-func (c *call) finish(ctx context.Context, cn *conn, a *answer, err error) (upstream.Reply, error) {
-	var p *paused
-	if errors.As(err, &p) {
-		return upstream.Reply{}, p.waiting(cn)
-	}
 	if isHeld(err) {
 		return upstream.Reply{}, err
 	}
@@ -87,8 +77,8 @@ func (c *call) finish(ctx context.Context, cn *conn, a *answer, err error) (upst
 		}
 	}
 	if cn.Context.Err() != nil && cn.digest != "" {
-		c.s.sessions.end(cn.who, cn.digest, true)
-		c.s.nudge()
+		s.sessions.end(cn.who, cn.digest, true)
+		s.nudge()
 	}
 	c.tally(a)
 	out, err := a.encode(cn.modern)
@@ -206,11 +196,11 @@ func namespaceOf(r *upstream.Request) string {
 	return ""
 }
 
-// progressOf returns a function that sends progress notifications; nil: the client did not ask
+// progressOf returns a function that sends progress notifications, if the client asked
 // for them.
 func progressOf(r *upstream.Request, on func(upstream.Event)) func(int) {
 	if r.ProgressToken == nil || on == nil {
-		return nil
+		return func(int) {}
 	}
 	return func(n int) {
 		params := rawjson.Set(nil, rawjson.Edit{Key: "progressToken", Value: r.ProgressToken},
