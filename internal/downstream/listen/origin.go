@@ -92,8 +92,8 @@ func Unread(ctx context.Context) func() (int, error) {
 
 func (c *conn) unread() (int, error) { return peer.Unread(c.Conn) }
 
-// HungUp returns peer.HungUp for the connection of ctx; nil: there is none. The function does
-// not hold ctx.
+// HungUp returns peer.HungUp for the connection of ctx; nil: there is none. A connection that was
+// closed here has hung up too. The function does not hold ctx.
 func HungUp(ctx context.Context) func() bool {
 	if c, ok := ctx.Value(originKey{}).(*conn); ok {
 		return c.hungUp
@@ -101,7 +101,7 @@ func HungUp(ctx context.Context) func() bool {
 	return nil
 }
 
-func (c *conn) hungUp() bool { return peer.HungUp(c.Conn) }
+func (c *conn) hungUp() bool { return c.isEnded() || peer.HungUp(c.Conn) }
 
 // conn is an admitted connection; for the Unix socket it contains the Guard. It has only
 // the methods of net.Conn, because other ways to read the inner connection would bypass
