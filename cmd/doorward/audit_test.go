@@ -2,20 +2,13 @@ package main
 
 import (
 	"testing"
-
-	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // TestFollowingBeginsBehindTheLastRecord: however many of the last records are shown,
 // following goes on behind the end of the log.
 func TestFollowingBeginsBehindTheLastRecord(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	log, err := audit.Open(dir, audit.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
+	dir, log := openLog(t)
 	write(t, log, fourActs(log.State().Seq+1))
 	end := log.State().Seq
 	for n := -2; n <= int(end)+2; n++ {

@@ -7,19 +7,13 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/history"
-	"github.com/doorward/doorward/internal/trust/audit"
 )
 
 // TestTheOutcomeIsFoundWithTheAnswer: a caller that has its answer finds the outcome, which the log
 // writes a moment later.
 func TestTheOutcomeIsFoundWithTheAnswer(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	log, err := audit.Open(dir, audit.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
+	dir, log := openLog(t)
 	acts := fourActs(log.State().Seq + 1)
 	write(t, log, acts[2:3])
 	ended := *acts[3]
@@ -46,12 +40,7 @@ func TestFollowingBeginsWhereTheSearchEnded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			log, err := audit.Open(dir, audit.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer log.Close()
+			dir, log := openLog(t)
 			acts := fourActs(log.State().Seq + 1)
 			write(t, log, acts[:3])
 			found, err := history.Search(t.Context(), dir, tc.filter, 0, tc.most)

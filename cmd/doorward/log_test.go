@@ -24,6 +24,18 @@ func fourActs(begin uint64) []*audit.Record {
 	return []*audit.Record{call("a", audit.Allow), call("b", audit.Deny), call("c", audit.Allow), end(2, "ok"), call("d", audit.Allow), end(0, "error"), end(4, "ok")}
 }
 
+// openLog makes an audit log.
+func openLog(t *testing.T) (dir string, log *audit.Log) {
+	t.Helper()
+	dir = t.TempDir()
+	log, err := audit.Open(dir, audit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close() }) // the test may have closed it
+	return dir, log
+}
+
 // TestFollowingPrintsTheEndOfEachAct: each act is printed once with its end, wherever the
 // record stands when it is first read, also an act that was first printed as under way.
 func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
@@ -39,12 +51,7 @@ func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 		before %= 8
 		t.Run(fmt.Sprint(f.Tool, f.Outcome, before), func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			log, err := audit.Open(dir, audit.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer log.Close()
+			dir, log := openLog(t)
 			acts := fourActs(log.State().Seq + 1)
 			write(t, log, acts[:before])
 			found, err := history.Search(t.Context(), dir, f, 0, 50)

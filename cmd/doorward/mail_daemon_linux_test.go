@@ -248,6 +248,15 @@ func (d *mailDaemon) records() []mailRecord {
 type proxy struct {
 	cmd  *exec.Cmd
 	name string
+	out  *lines
+}
+
+// hungUp waits until the process has hung up at the daemon after the test has hung up.
+func (p *proxy) hungUp(t *testing.T) {
+	t.Helper()
+	if _, ok := p.out.take(regexp.MustCompile(`^hung up$`), mailSoon); !ok {
+		t.Fatalf("the proxy has not hung up: %s", p.out)
+	}
 }
 
 // proxy starts one; what the test says through it comes from that process.
@@ -256,8 +265,8 @@ func (d *mailDaemon) proxy(name string) *proxy {
 	p := &proxy{name: fmt.Sprintf("%s-%d-%s", name, os.Getpid(), filepath.Base(d.dir))}
 	p.cmd = exec.Command("fakemcp", "proxy", p.name, "unix", d.address(true))
 	p.cmd.Env = d.env
-	out := newLines("")
-	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.out = newLines("")
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	if err := p.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -265,8 +274,8 @@ func (d *mailDaemon) proxy(name string) *proxy {
 		_ = p.cmd.Process.Kill() // it may be gone
 		_ = p.cmd.Wait()
 	})
-	if _, ok := out.take(regexp.MustCompile(`^proxy [0-9]+$`), mailSoon); !ok {
-		d.t.Fatalf("no proxy: %s", out)
+	if _, ok := p.out.take(regexp.MustCompile(`^proxy [0-9]+$`), mailSoon); !ok {
+		d.t.Fatalf("no proxy: %s", p.out)
 	}
 	return p
 }

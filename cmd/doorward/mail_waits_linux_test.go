@@ -187,7 +187,8 @@ func (c *mailClient) start(got chan<- *mailReply, tool string, arguments obj) (g
 func TestMailAWaitThatIsGivenUpTakesNothing(t *testing.T) {
 	t.Parallel()
 	d := startMail(t, "one", mailConfig("one", "", roomy))
-	writer, session, plain := d.client("unix").mustOpen(), d.client("unix").mustOpen(), d.client(d.proxy("plain"))
+	process := d.proxy("plain")
+	writer, session, plain := d.client("unix").mustOpen(), d.client("unix").mustOpen(), d.client(process)
 	writer.register("writer")
 	session.register("session")
 	plain.register("plain")
@@ -203,7 +204,10 @@ func TestMailAWaitThatIsGivenUpTakesNothing(t *testing.T) {
 			go func() { got <- session.try(ctx, "inbox", obj{"wait_ms": 15_000}) }()
 			return stop
 		}},
-		"a process that hangs up": {plain, "plain", func(got chan *mailReply) func() { return plain.start(got, "inbox", obj{"wait_ms": 50_000}) }},
+		"a process that hangs up": {plain, "plain", func(got chan *mailReply) func() {
+			stop := plain.start(got, "inbox", obj{"wait_ms": 50_000})
+			return func() { stop(); process.hungUp(t) }
+		}},
 	}
 	for way, w := range ways {
 		for i := range 10 {

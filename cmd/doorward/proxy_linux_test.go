@@ -16,7 +16,8 @@ import (
 
 // runProxy is `fakemcp proxy NAME NETWORK ADDR`: another process that makes the
 // connections, so that a script can speak as several processes, or users, at once. It
-// forwards each connection to the abstract socket NAME over a connection of its own. On
+// forwards each connection to the abstract socket NAME over a connection of its own, and prints
+// "hung up" when the end of the one has ended the other. On
 // USR1 it executes itself: to the kernel, the same process with another program.
 func runProxy(args []string) error {
 	if len(args) != 3 {
@@ -58,6 +59,8 @@ func handOn(c net.Conn, network, addr string) {
 			way[1].(interface{ CloseWrite() error }).CloseWrite()
 			if way[0] == up { // there is no further answer
 				c.Close()
+			} else {
+				fmt.Println("hung up")
 			}
 		})
 	}

@@ -17,7 +17,7 @@ func exposed(path string) bool {
 const shortestSecret = 8
 
 // isSecret reports whether the text of a key is probably a secret, judged by the name of the key.
-// That of a database is one if it has a password.
+// The connection string of a database is a secret if it contains a password.
 func isSecret(key, text string) bool {
 	if key == "store.postgres" {
 		u, err := url.Parse(text)
