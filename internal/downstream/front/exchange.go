@@ -108,7 +108,7 @@ func (d *Door) atStop(x *Exchange, reply Reply) Reply {
 	return reply
 }
 
-// ask is handle for a request with an HTTP answer of its own. If the caller only lacks a scope, the answer is 403
+// ask passes a request to the Handler. If the caller only lacks a scope, the answer is 403
 // with that scope in a challenge (Authorization, "Scope Challenge Handling").
 func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
 	reply := d.atStop(x, d.o.Handler.Request(ctx, x))
