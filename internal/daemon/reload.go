@@ -69,8 +69,8 @@ func (d *Daemon) enforce(r *rules) {
 	d.instructing.server.Policy()
 }
 
-// atStart returns next with the sections of start that only a restart changes. Of the section
-// agent the launchers are those of next.
+// atStart returns next with the sections of start that only a restart changes. The launchers in the
+// section agent are those of next.
 func atStart(start, next *config.Config) *config.Config {
 	c := *next
 	c.Listen, c.OAuth, c.Agent, c.Instructions, c.Audit = start.Listen, start.OAuth, start.Agent, start.Instructions, start.Audit

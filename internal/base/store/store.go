@@ -340,8 +340,8 @@ func interrupted(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errClosed)
 }
 
-// last reports whether retry has to go on. One that ends is followed by the next failure's.
-func (t *troubles) last() bool {
+// persist reports whether retry has to go on. A failure that occurs while retry ends makes it go on.
+func (t *troubles) persist() bool {
 	if t.writes.Load() != nil {
 		return true
 	}
@@ -355,7 +355,7 @@ const retryEvery = 10 * time.Second
 // retry writes a row, with the values that it has, until the database accepts a write, so
 // that Trouble ends with its cause even if no caller writes.
 func (db *DB) retry() {
-	for db.troubles.last() {
+	for db.troubles.persist() {
 		select {
 		case <-db.ctx.Done():
 			return

@@ -60,8 +60,8 @@ func (q *Queue) over(g Grant) bool {
 	return !g.Expires.IsZero() && (q.o.Now().After(g.Expires) || q.o.Elapsed() > g.ends)
 }
 
-// resume starts the time of saved grants. One that was made after now, before the clock was set
-// back, has no time left. How far the clock was set back between two runs is not known otherwise.
+// resume starts the time of saved grants. A grant whose time is after now has no time left: the
+// clock was set back between the two runs of the daemon, and how far is not known.
 func (q *Queue) resume(saved []Grant) []Grant {
 	saved, now, elapsed := slices.Clone(saved), q.o.Now(), q.o.Elapsed()
 	for i, g := range saved {

@@ -158,8 +158,8 @@ func (s *Source) carried() string {
 	return ""
 }
 
-// adopt takes a token other than used from the store, if a person has signed in meanwhile. One that is about to end
-// is taken too if it replaces another sign-in, which may be of another account; Authorize renews it.
+// adopt takes a token other than used from the store, if a person has signed in meanwhile. A token that is about to
+// end is taken only if it belongs to another sign-in, which may be of another account; Authorize renews it.
 func (s *Source) adopt(used string) bool {
 	e, ok := s.newest()
 	before := s.now.Load()
