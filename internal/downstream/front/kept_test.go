@@ -171,8 +171,7 @@ func TestAnEndedSessionIsNotFoundAgain(t *testing.T) {
 	for name, end := range map[string]func(h *house, id, dir string){
 		"DELETE": func(h *house, id, _ string) { h.do("DELETE", "/mcp/s", "", "Mcp-Session-Id", id, "Who", "one") },
 		"idle": func(h *house, _, _ string) {
-			h.door.sessions.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
-			h.door.sessions.sweep()
+			h.door.sessions.sweep(time.Now().Add(2 * time.Hour))
 		},
 		"of a process": func(h *house, _, _ string) {},
 		"with state that the Handler cannot keep": func(h *house, _, _ string) {

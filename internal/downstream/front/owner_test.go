@@ -160,8 +160,7 @@ func TestAWitnessIsGivenBackOnce(t *testing.T) {
 			s.close()
 		},
 		"idle": func(h *house, _ string) {
-			h.door.sessions.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
-			h.door.sessions.sweep()
+			h.door.sessions.sweep(time.Now().Add(2 * time.Hour))
 		},
 		"gone":    func(h *house, _ string) { h.who["one"].Witness().(*program).gone.Store(true); h.door.sweepLost() },
 		"closing": func(h *house, _ string) { h.door.Close() },

@@ -32,7 +32,7 @@ func (d *Door) sweep() {
 			d.sweepLost()
 			d.hearAll()
 		case <-keep:
-			d.sessions.sweep()
+			d.sessions.sweep(d.sessions.now())
 			d.beat()
 		case <-d.stop:
 			return

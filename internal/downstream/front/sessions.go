@@ -174,10 +174,9 @@ func (t *sessions) over() bool {
 	return t.closed
 }
 
-// sweep ends the sessions that were not used for the idle time. An open stream counts as use:
-// if its client is gone, a keep-alive fails.
-func (t *sessions) sweep() {
-	now := t.now()
+// sweep ends the sessions that, at the time now, were not used for the idle time. An open
+// stream counts as use: if its client is gone, a keep-alive fails.
+func (t *sessions) sweep(now time.Time) {
 	limit := now.Add(-t.idle).UnixNano()
 	var old, used []*Session
 	t.mu.RLock()

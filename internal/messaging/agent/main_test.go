@@ -39,6 +39,7 @@ type house struct {
 	logs *buffer
 
 	ahead atomic.Int64 // how far the clocks of the store and of the sessions are ahead
+	later atomic.Int64 // how far the clock of the sessions is ahead of that of the store
 
 	mu      sync.Mutex
 	schemas map[string]map[string]*jsonschema.Resolved // of outputs, by tool
@@ -103,7 +104,7 @@ func build(t testing.TB, p plan) *house {
 		t.Fatal(err)
 	}
 	start := h.s.sessions.clock
-	h.s.sessions.clock = func() time.Duration { return start() + time.Duration(h.ahead.Load()) }
+	h.s.sessions.clock = func() time.Duration { return start() + time.Duration(h.ahead.Load()+h.later.Load()) }
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { h.s.Run(ctx); close(done) }()

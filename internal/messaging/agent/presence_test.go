@@ -32,10 +32,7 @@ func toldOf(t *testing.T, watcher *agentClient, name, body string) string {
 func (h *house) idle(c *agentClient) {
 	s := h.s.sessions.of(c.who, c.session, asStream)
 	s.called.Store(1)
-	start := h.s.sessions.clock
-	h.s.sessions.mu.Lock()
-	h.s.sessions.clock = func() time.Duration { return start() + 2*callTime }
-	h.s.sessions.mu.Unlock()
+	h.later.Add(int64(2 * callTime))
 }
 
 // Presence and wake of an agent are right in each state: just called, silent, waiting, with
