@@ -87,7 +87,11 @@ func TestQuestionsThatMayNotBeAsked(t *testing.T) {
 			if len(r.before) != 0 {
 				t.Errorf("the client was asked: %s", r.before)
 			}
-			d := h.decided(c.method, "quiz")
+			action, resource := c.method, "quiz"
+			if question.CapabilityOf(action) == "" {
+				action, resource = question.Other, "quiz/"+c.method
+			}
+			d := h.decided(action, resource)
 			equal(t, "decision", d.Decision, c.decision)
 			if c.decision == audit.Allow {
 				equal(t, "outcome", h.outcome(d), "unsupported")

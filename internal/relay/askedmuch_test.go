@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/relay/question"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/policy"
 )
@@ -36,7 +37,7 @@ func TestRefusedQuestionsDoNotFillTheRecord(t *testing.T) {
 				switch {
 				case r.Kind == audit.Event && r.Result == "refused":
 					summed += r.Count
-				case r.Kind == audit.Decision && r.Resource == "quiz" && r.Action != "initialize":
+				case r.Kind == audit.Decision && (r.Resource == "quiz" || r.Action == question.Other) && r.Action != "initialize":
 					single++
 				}
 			}

@@ -61,7 +61,7 @@ func (e *excess) refuses(server, method string) bool {
 // chooses the names of these.
 func kindOf(method string) string {
 	if question.CapabilityOf(method) == "" {
-		return "question"
+		return question.Other
 	}
 	return method
 }

@@ -132,7 +132,7 @@ func TestModernQuestionsThatMayNotBeAsked(t *testing.T) {
 		{"not declared", `{"sampling":{}}`, `{"k":{"method":"elicitation/create","params":{"message":"m"}}}`, askAll, policy.AskElicitation},
 		{"a good one and a bad one", elicits, `{"a":{"method":"elicitation/create","params":{"message":"m"}},"b":{"method":"sampling/createMessage"}}`, askAll, policy.AskSampling},
 		{"an unsafe URL", `{"elicitation":{"url":{}}}`, `{"k":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"http://evil.example"}}}`, askAll, policy.AskElicitation},
-		{"an unknown method", elicits, `{"k":{"method":"future/ask"}}`, askAll, "future/ask"},
+		{"an unknown method", elicits, `{"k":{"method":"future/ask"}}`, askAll, question.Other},
 		{"no method", elicits, `{"k":{}}`, askAll, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,7 +147,11 @@ func TestModernQuestionsThatMayNotBeAsked(t *testing.T) {
 			if strings.Contains(end, "message\":\"m") {
 				t.Errorf("the question got through: %s", end)
 			}
-			if c.recorded != "" {
+			switch c.recorded {
+			case "":
+			case question.Other:
+				h.decided(c.recorded, "s/future/ask")
+			default:
 				h.decided(c.recorded, "s")
 			}
 		})

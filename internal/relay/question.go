@@ -29,8 +29,7 @@ func (q *questions) decide(to question.Client, method string, params []byte) (la
 		return nil, pass, failure.ErrAsksTooMuch
 	}
 	to.X.Size = int64(len(params))
-	act := q.acts.of(&to.X, q.server, method, "")
-	act.Kind = gate.Question
+	act := q.act(to, method)
 	if pass, err = q.gate.Enter(act); err != nil {
 		q.excess.refused(method)
 		return nil, pass, errors.Join(failure.ErrAsksTooMuch, err)
@@ -44,6 +43,17 @@ func (q *questions) decide(to question.Client, method string, params []byte) (la
 		return nil, pass, failure.ErrAsksTooMuch
 	}
 	return params, pass, nil
+}
+
+// act returns the act of asking a client. The server chooses the methods that the protocol does not define, and one of
+// them may be that of a request of the client: such a question has an action of its own, and the method is its name.
+func (q *questions) act(to question.Client, method string) gate.Act {
+	act := q.acts.of(&to.X, q.server, method, "")
+	if question.CapabilityOf(method) == "" {
+		act.Action, act.Name = question.Other, method
+	}
+	act.Kind = gate.Question
+	return act
 }
 
 // unsupported ends a question that policy allows and that the client cannot be asked.

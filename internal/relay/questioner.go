@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
@@ -213,8 +214,20 @@ func (a *questioner) screened(c *liveConn, e *upstream.Event) bool {
 	}
 	var f content.Findings
 	ok := a.screen(c, &f, e)
-	a.tally(e.Method, &f)
+	a.tally(unaskedKind(e), &f)
 	return ok
+}
+
+// unaskedKind returns the action of findings in a message outside of calls: the method if the protocol defines it, and one
+// word for all others, because the server chooses the names of these.
+func unaskedKind(e *upstream.Event) string {
+	switch {
+	case e.ID != nil:
+		return kindOf(e.Method)
+	case e.Method == "notifications/message", e.Method == "notifications/progress", protocol.IsChange(e.Method):
+		return e.Method
+	}
+	return "notification"
 }
 
 // askedOutside takes a question that came outside of calls.

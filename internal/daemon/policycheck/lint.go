@@ -234,7 +234,7 @@ func methods() []string {
 	return []string{"initialize", "server/discover", "ping", policy.ActionCall, "tools/list", policy.ActionPrompt, "prompts/list", "resources/read", "resources/list",
 		"resources/templates/list", "resources/subscribe", "resources/unsubscribe", policy.ActionComplete, "logging/setLevel", "subscriptions/listen",
 		"tasks/get", "tasks/update", "tasks/list", "tasks/cancel", "tasks/result", "notifications/initialized", "notifications/cancelled", "notifications/progress",
-		"notifications/roots/list_changed", policy.AskElicitation, policy.AskSampling, policy.AskRoots, policy.ActionAdmin, policy.ActionApprove}
+		"notifications/roots/list_changed", policy.AskElicitation, policy.AskSampling, policy.AskRoots, "question", policy.ActionAdmin, policy.ActionApprove}
 }
 
 const spelling = "they are written uid:1000, token:NAME, loopback:uid=1000, loopback:unknown, oauth:ISSUER#SUBJECT, spawn:ID"

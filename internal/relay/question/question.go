@@ -120,6 +120,9 @@ var Kinds = []struct{ Capability, Action string }{
 	{"roots", policy.AskRoots},
 }
 
+// Other is the action of a question that is none of Kinds. Its method is the name of the act.
+const Other = "question"
+
 // CapabilityOf returns the capability with which a client declares that it can be asked this;
 // empty: the method is not one of the kinds.
 func CapabilityOf(method string) string {

@@ -216,11 +216,20 @@ func ownLimits(deny uint32) func(*program) uint32 {
 	}
 }
 
+// netlinks lists the protocols of netlink that programs use: network interfaces, sockets, devices, and generic netlink.
+// Others belong to the host: the connector tells the start, the name and the end of each of its processes.
+var netlinks = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG, unix.NETLINK_KOBJECT_UEVENT, unix.NETLINK_GENERIC}
+
 // containedSocket allows the families that programs use: others, such as those of virtual machines, reach beyond the
 // namespaces.
 func containedSocket(b *program) uint32 {
 	b.loadArg(0)
-	b.only(answerErrno(unix.EAFNOSUPPORT), unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)
+	b.when(unix.AF_NETLINK, func(b *program) uint32 {
+		b.loadArg(2)
+		b.only(answerErrno(unix.EPROTONOSUPPORT), netlinks...)
+		return answerAllow
+	})
+	b.only(answerErrno(unix.EAFNOSUPPORT), unix.AF_UNIX, unix.AF_INET, unix.AF_INET6)
 	return answerAllow
 }
 

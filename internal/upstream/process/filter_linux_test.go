@@ -140,18 +140,28 @@ func (c *comparison) containedArguments(nested bool) {
 		c.expect(want, unix.SYS_CLONE, 1<<bit|uint64(unix.SIGCHLD))
 		c.expect(unshared, unix.SYS_UNSHARE, 1<<bit)
 	}
-	for family := range uint64(64) {
-		want := unix.EAFNOSUPPORT
-		if slices.Contains([]uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}, family) {
-			want = allowed
-		}
-		c.expect(want, unix.SYS_SOCKET, family|garbage, unix.SOCK_STREAM)
-		c.expect(want, unix.SYS_SOCKETPAIR, family, unix.SOCK_DGRAM)
-	}
+	c.containedSockets()
 	c.limits(unix.EPERM)
 	for request, want := range map[uint64]unix.Errno{unix.TIOCSTI: unix.EPERM, unix.TIOCSTI | garbage: unix.EPERM, unix.TIOCLINUX: unix.EPERM,
 		unix.TCGETS: allowed} {
 		c.expect(want, unix.SYS_IOCTL, 0, request)
+	}
+}
+
+// containedSockets: every family and protocol. Of netlink those that belong to the host are refused.
+func (c *comparison) containedSockets() {
+	for family := range uint64(64) {
+		for protocol := range uint64(320) {
+			want := unix.EAFNOSUPPORT
+			switch {
+			case family == unix.AF_NETLINK && !slices.Contains([]uint64{0, 4, 15, 16}, protocol):
+				want = unix.EPROTONOSUPPORT
+			case slices.Contains([]uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}, family):
+				want = allowed
+			}
+			c.expect(want, unix.SYS_SOCKET, family|garbage, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol|garbage)
+			c.expect(want, unix.SYS_SOCKETPAIR, family, unix.SOCK_DGRAM, protocol)
+		}
 	}
 }
 
