@@ -133,7 +133,7 @@ func inboxText(in agent.Inbox) string {
 
 // writeMessage writes one message with all its properties.
 func writeMessage(b *strings.Builder, m agent.Message) {
-	fmt.Fprintf(b, "%s  %s  %s -> %s  %s  %d bytes  %s\n", oneWord(m.MessageID), oneWord(m.SentAt), sender(m.From), oneWord(m.To), oneWord(m.Kind), m.BodyBytes, oneWord(m.State))
+	fmt.Fprintf(b, "%s  %s  %s -> %s  %s  %d bytes  %s\n", oneWord(m.MessageID), oneWord(m.SentAt), oneWord(m.From.Address()), oneWord(m.To), oneWord(m.Kind), m.BodyBytes, oneWord(m.State))
 	fmt.Fprintf(b, "  from %s, %s, lineage %s, authority %s, signature %s\n", oneWord(m.From.Principal), oneWord(m.From.Grade), oneWord(m.From.Lineage), oneWord(m.Authority), oneWord(m.Signature))
 	if m.Reason != "" {
 		fmt.Fprintf(b, "  reason %s\n", oneWord(m.Reason))
@@ -143,13 +143,6 @@ func writeMessage(b *strings.Builder, m agent.Message) {
 		block(b, "  ", m.Body)
 	}
 	said(b, "note", m.Note)
-}
-
-func sender(s agent.Sender) string {
-	if s.Namespace == "" {
-		return oneWord(s.Name)
-	}
-	return oneWord(s.Name + "@" + s.Namespace)
 }
 
 // newTail returns the command that shows state changes as they happen, until it or the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/messaging/agent"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // newPeers returns the command that lists the registered agents, shows one, or retires a name.
@@ -61,7 +62,7 @@ func listPeers(ctx context.Context, o *invocation) error {
 // ownerOf returns the principal of a peer, with its node where there are many: the same user
 // of another node is another principal.
 func ownerOf(p agent.PeerInfo, many bool) string {
-	if many {
+	if many && !strings.HasPrefix(p.Principal, p.Node+"/") {
 		return p.Node + "/" + p.Principal
 	}
 	return p.Principal
@@ -137,17 +138,20 @@ func address(p agent.PeerInfo) string {
 // newTransfer returns the command that moves a name, with its mail, to another principal.
 func newTransfer() *cobra.Command {
 	o := newInvocation()
-	to := o.set.String("to", "", "the principal, such as uid:1000")
+	to := o.set.String("to", "", "the principal, of this daemon, such as uid:1000 or token:ci")
 	return o.command("transfer PEER --to PRINCIPAL [--json]", "move a name and its mail to another principal",
 		"doorward agent transfer reviewer --to uid:1001", 1, 1,
 		func(ctx context.Context, args []string) error {
 			if *to == "" {
 				return errUsage
 			}
+			if _, _, err := principal.Parse(*to); err != nil {
+				return fmt.Errorf("%w: --to takes a principal of this daemon, such as uid:1000 or token:ci; an agent that has moved is transferred at the daemon it moved to", errUsage)
+			}
 			var p agent.PeerInfo
 			if err := o.daemon.mailPost(ctx, "transfer", admin.AgentTransfer{Peer: args[0], To: *to}, &p); err != nil {
 				return err
 			}
-			return o.print(p, fmt.Sprintf("%s belongs to %s now, epoch %d; its %d messages were transferred too\n", address(p), oneWord(p.Principal), p.Epoch, p.Pending))
+			return o.print(p, fmt.Sprintf("%s belongs to %s now, epoch %d; its %d messages were transferred too\n", address(p), oneWord(p.Principal), p.Epoch, p.Pending+p.Held))
 		})
 }

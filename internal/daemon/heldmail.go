@@ -111,13 +111,13 @@ func (h heldMail) tell(ctx context.Context, known map[string]bool) map[string]bo
 // shown returns the message in the form that is shown to the operator. It lacks the text,
 // which is read by a separate act. hold is how long it waits for the operator at most.
 func (m heldMessage) shown(n uint64, hold time.Duration) (q approval.Question, err error) {
-	args, err := json.Marshal(shownMessage{m.MessageID, m.From.Name, m.to, m.Kind, m.BodyBytes, m.BodySHA256})
+	args, err := json.Marshal(shownMessage{m.MessageID, m.From.Address(), m.to, m.Kind, m.BodyBytes, m.BodySHA256})
 	if err != nil {
 		return q, fmt.Errorf("encoding a held message: %w", err)
 	}
-	q = approval.Question{N: n, Time: timeOf(m.SentAt), Expires: timeOf(m.ExpiresAt), Client: m.From.Name, Principal: m.From.Principal, Server: agent.ServerName,
+	q = approval.Question{N: n, Time: timeOf(m.SentAt), Expires: timeOf(m.ExpiresAt), Client: m.From.Address(), Principal: m.From.Principal, Server: agent.ServerName,
 		Tool: "message", Action: policy.AgentDeliver, Args: string(args), Rule: "agent hold", Reason: heldFor(m.Reason),
-		Notes: []string{"its text: doorward agent inbox " + m.To + " --bodies"}, Message: m.MessageID}
+		Notes: []string{"its text: doorward agent inbox " + m.PeerID + " --bodies"}, Message: m.MessageID}
 	if end := timeOf(m.ChangedAt).Add(hold); end.Before(q.Expires) {
 		q.Expires = end
 	}

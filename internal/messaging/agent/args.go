@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -48,7 +49,8 @@ func (s schemas) parseArgs(raw []byte) (args, error) {
 
 var atProperty = regexp.MustCompile(`/properties/([a-z_]+)`)
 
-// longSchema is the length in bytes above which an error omits the schema of an argument.
+// longSchema is the length in bytes above which an error describes an argument without its
+// schema.
 const longSchema = 300
 
 // misfit returns the error for arguments that do not fit the schema. It names a missing
@@ -72,17 +74,18 @@ func (s schemas) misfit(a args, err error) *problem {
 	return refusef(mail.InvalidArgument, "the argument %s does not fit its schema", m[1])
 }
 
-// wanted returns the schema of an argument without its description, or "" if it is longer
-// than longSchema.
+// wanted returns the schema of an argument without its description, or the description
+// alone if the schema is longer than longSchema.
 func (s schemas) wanted(name string) string {
 	var property map[string]any
 	if json.Unmarshal(rawjson.GetPath(s.input, "properties", name), &property) != nil {
 		return ""
 	}
+	about := property["description"]
 	delete(property, "description")
 	b, err := json.Marshal(property)
 	if err != nil || len(b) > longSchema {
-		return ""
+		return fmt.Sprintf("(%v)", about)
 	}
 	return string(b)
 }

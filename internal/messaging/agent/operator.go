@@ -72,7 +72,7 @@ type Message struct {
 	Seq        int64  `json:"seq,omitempty"`
 	To         string `json:"to"`
 	PeerID     string `json:"peer_id"`
-	Principal  string `json:"principal"` // the owner of the mailbox, without the node
+	Principal  string `json:"principal"` // the owner of the mailbox
 	State      string `json:"state"`
 	Kind       string `json:"kind"`
 	Authority  string `json:"authority"`
@@ -105,6 +105,9 @@ type Sender struct {
 	Epoch     int64  `json:"epoch"`
 	Lineage   string `json:"lineage"`
 }
+
+// Address returns the name with its namespace. A name alone can belong to several agents.
+func (s Sender) Address() string { return addressOf(s.Name, s.Namespace, "") }
 
 // OperatorDraft is a message that the operator sends.
 type OperatorDraft struct {

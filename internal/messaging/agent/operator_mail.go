@@ -11,11 +11,11 @@ import (
 // message returns the operator's view of a message; texts: with its texts.
 func (s *envelopes) message(e *mail.Envelope, texts bool) Message {
 	m := &e.Message
-	out := Message{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, Principal: bare(e.Principal), State: e.State,
+	out := Message{MessageID: m.ID, ThreadID: m.Thread, ReplyTo: m.ReplyTo, Seq: m.Seq, To: e.To, PeerID: e.PeerID, Principal: shortPrincipal(e.Principal, s.o.Node), State: e.State,
 		Kind: m.Kind, Authority: m.Authority, BodyBytes: m.BodyBytes, BodySHA256: m.BodySHA256,
 		SentAt: stamp(m.SentAt), ExpiresAt: stampOr(m.ExpiresAt), ChangedAt: stampOr(e.ChangedAt), Attempt: m.Attempt, Reason: e.Reason,
 		Signature: s.signature(m, e.PeerID)}
-	out.From = Sender{PeerID: m.From.PeerID, Name: m.From.Name, Namespace: m.From.Namespace, Principal: bare(m.From.Principal),
+	out.From = Sender{PeerID: m.From.PeerID, Name: m.From.Name, Namespace: m.From.Namespace, Principal: shortPrincipal(m.From.Principal, s.o.Node),
 		Node: nodeOf(m.From.Principal), Grade: m.From.Grade, Epoch: m.From.Epoch, Lineage: m.From.Lineage}
 	if texts {
 		out.Subject, out.Body, out.Note = m.Subject, m.Body, e.Note

@@ -11,18 +11,10 @@ import (
 
 func (s *Server) peerInfo(p mail.Peer) PeerInfo {
 	at := s.standingOf(p.ID, p.Live)
-	return PeerInfo{PeerID: p.ID, Name: p.Name, Namespace: p.Namespace, Principal: bare(p.Principal), Node: p.Node, Grade: p.Grade,
+	return PeerInfo{PeerID: p.ID, Name: p.Name, Namespace: p.Namespace, Principal: shortPrincipal(p.Principal, s.o.Node), Node: nodeOf(p.Principal), Grade: p.Grade,
 		Epoch: p.Epoch, Presence: at.presence, Paused: p.Paused, LastSeen: stampOr(p.LastSeen), LeaseUntil: stampOr(p.LeaseUntil),
 		Display: p.Display, Summary: p.Summary, Inbound: p.Inbound, Labels: p.Labels, Spawn: p.Spawn, Ancestors: p.Ancestors,
 		Wake: at.wake, Pending: p.Pending, Held: p.Held}
-}
-
-// bare returns a qualified principal without its node.
-func bare(qualified string) string {
-	if _, name, ok := strings.Cut(qualified, " "); ok {
-		return name
-	}
-	return qualified
 }
 
 // nodeOf returns the node of a qualified principal.
@@ -73,7 +65,7 @@ func (o *Operator) Retire(ctx context.Context, by Caller, peer string) (*PeerInf
 	if err != nil {
 		return nil, err
 	}
-	_, err = o.s.o.Book.Desk().Retire(ctx, p.ID, func(v *mail.Released) any {
+	gone, err := o.s.o.Book.Desk().Retire(ctx, p.ID, func(v *mail.Released) any {
 		return a.line(append(peerFields(p), field("name", p.Name), number("expired", int64(v.Pending)))...)
 	})
 	if err != nil {
@@ -81,6 +73,7 @@ func (o *Operator) Retire(ctx context.Context, by Caller, peer string) (*PeerInf
 	}
 	a.end()
 	info := o.s.peerInfo(p)
+	info.Pending, info.Held = gone.Pending, 0 // held messages expire too
 	return &info, nil
 }
 

@@ -257,6 +257,7 @@ func TestAMisfitSaysWhatFits(t *testing.T) {
 		{"send", `{"to":"a","body":"x","ttl_s":59}`, `the argument ttl_s does not fit its schema {"default":3600,"maximum":604800,"minimum":60,"type":"integer"}`},
 		{"send", `{"to":"a"}`, "the argument body is missing"},
 		{"inbox", `{"max":"all"}`, `the argument max does not fit its schema {"default":20,"maximum":50,"minimum":1,"type":"integer"}`},
+		{"send", `{"to":"Secret","body":"x"}`, `the argument to does not fit its schema (lower-case name, name@namespace or peer_id; operator is the human)`},
 		{"ack", `{"message_ids":["secret"]}`, `the argument message_ids does not fit its schema`},
 	} {
 		_, err := s[c.tool].parseArgs([]byte(c.args))

@@ -164,8 +164,12 @@ func (j releasing) transfer(before Peer, principal string) (Peer, error) {
 	if err == nil {
 		err = j.registering.supersede(before.Principal, before.Session)
 	}
+	var out Registered
 	if err == nil {
-		err = j.registering.inherit(p, reasonTransfer, nil)
+		err = j.registering.inherit(p, reasonTransfer, &out)
+	}
+	if out.Takeover != nil {
+		p.Pending, p.Held = out.Takeover.Inherited, out.Takeover.Held
 	}
 	j.signal(TopicPeers)
 	j.signal(TopicMailbox(p.ID))

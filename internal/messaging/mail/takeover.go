@@ -56,9 +56,7 @@ func (j registering) inherit(p Peer, reason string, out *Registered) error {
 		}
 	}
 	j.change(Change{PeerID: p.ID, To: p.Name, Epoch: p.Epoch, Reason: reason})
-	if out != nil {
-		out.Takeover = &Takeover{PrevEpoch: p.Epoch - 1, Inherited: int(x.tally.pending()), Held: int(x.tally.of(Held))}
-	}
+	out.Takeover = &Takeover{PrevEpoch: p.Epoch - 1, Inherited: int(x.tally.pending()), Held: int(x.tally.of(Held))}
 	return nil
 }
 
