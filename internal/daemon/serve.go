@@ -199,6 +199,7 @@ func (ls *listeners) stop() {
 	ls.d.door.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
+	ls.d.door.Drain(ctx)
 	for _, s := range servers {
 		if s.Shutdown(ctx) != nil {
 			s.Close()

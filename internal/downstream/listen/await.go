@@ -1,6 +1,10 @@
 package listen
 
-import "net"
+import (
+	"context"
+	"net"
+	"time"
+)
 
 // Await calls f on a goroutine of its own when a connection of this package can be read, or
 // was closed here. Until then there is no goroutine. False: the connection cannot be watched,
@@ -27,6 +31,32 @@ func (c *conn) await(f func()) bool {
 		}
 	}
 	return true
+}
+
+// Back returns a function that gives the connection of ctx back after http.Server was relieved of
+// it (http.Hijacker) and the request was answered. ahead is what was read of the next request;
+// without it the connection rests. nil: it cannot be given back.
+func Back(ctx context.Context) func(ahead []byte) {
+	if c, ok := ctx.Value(originKey{}).(*conn); ok && c.origin.Listener.Rests() {
+		return c.back
+	}
+	return nil
+}
+
+func (c *conn) back(ahead []byte) {
+	l := c.origin.Listener
+	if len(ahead) == 0 {
+		c.tired.Store(true)
+		c.Close()
+		return
+	}
+	c.ahead = ahead
+	_ = c.SetDeadline(time.Time{}) // the next read fails too
+	select {
+	case l.ready <- c:
+	case <-l.done:
+		c.end()
+	}
 }
 
 // stopWaiting marks the connection as ended, so that it is neither awaited nor rests from then
