@@ -3,7 +3,6 @@ package listen
 import (
 	"context"
 	"net"
-	"time"
 )
 
 // Await calls f on a goroutine of its own when a connection of this package can be read, or
@@ -34,38 +33,20 @@ func (c *conn) await(f func()) bool {
 }
 
 // Back returns a function that gives the connection of ctx back after http.Server was relieved of
-// it (http.Hijacker) and the request was answered. ahead is what was read of the next request;
-// without it the connection rests. nil: it cannot be given back.
+// it (http.Hijacker) and a POST was answered. ahead is what was read of the next request;
+// without it the connection rests. nil: it cannot be given back, or could not rest then.
 func Back(ctx context.Context) func(ahead []byte) {
-	if c, ok := ctx.Value(originKey{}).(*conn); ok && c.origin.Listener.Rests() {
+	if c, ok := ctx.Value(originKey{}).(*conn); ok && c.origin.Listener.Rests() && c.origin.Listener.resting.failed.Load() == nil {
 		return c.back
 	}
 	return nil
 }
 
 func (c *conn) back(ahead []byte) {
-	l := c.origin.Listener
-	if len(ahead) == 0 {
-		c.tired.Store(true)
-		c.Close()
+	if c.origin.expelled.Load() {
+		c.end()
 		return
 	}
-	c.ahead = ahead
-	_ = c.SetDeadline(time.Time{}) // the next read fails too
-	select {
-	case l.ready <- c:
-	case <-l.done:
-		c.end()
-	}
-}
-
-// stopWaiting marks the connection as ended, so that it is neither awaited nor rests from then
-// on, and ends an await. It is called before the connection is closed.
-func (c *conn) stopWaiting() {
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
-	c.ended = true
-	if c.awaited != nil {
-		c.awaited()
-	}
+	c.blank = mostBlank
+	c.next(ahead)
 }

@@ -121,7 +121,8 @@ type conn struct {
 	awaited func() // ends an await; nil: there was none
 	ended   bool   // end was called
 
-	ahead []byte // the begin of the next request, of a connection that was taken over
+	ahead []byte // the begin of the next request, of a connection that was given back
+	blank int    // how many CR and LF may stand in front of it
 }
 
 // Read returns io.EOF once the connection has been expelled. It does not close the
@@ -132,7 +133,9 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if n := copy(p, c.ahead); n > 0 { // it was checked when it was read
-		c.ahead = c.ahead[n:]
+		if c.ahead = c.ahead[n:]; len(c.ahead) == 0 {
+			c.ahead = nil
+		}
 		return n, nil
 	}
 	n, err := c.Conn.Read(p)
