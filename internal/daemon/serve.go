@@ -199,12 +199,12 @@ func (ls *listeners) stop() {
 	ls.d.door.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	ls.d.door.Drain(ctx)
 	for _, s := range servers {
 		if s.Shutdown(ctx) != nil {
 			s.Close()
 		}
 	}
+	ls.d.door.Drain(ctx) // a handler may have left its request to another goroutine until Shutdown
 }
 
 // drainTime is how long running answers may take when the daemon stops.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"time"
 )
@@ -23,10 +25,18 @@ func (f streamable) detach(in *inbound, x *Exchange) bool {
 	}
 	back := f.d.o.Back(in.r.Context())
 	h, ok := in.w.(http.Hijacker)
-	if back == nil || !ok || !x.stream.moves(h, in.w.Header(), back) {
+	if back == nil || !ok {
 		return false
 	}
-	x.stream.life.measure()
+	f.d.late.Add(1) // while net/http still counts the request
+	if !x.stream.moves(h, in.w.Header(), back) {
+		f.d.late.Add(-1)
+		return false
+	}
+	x.stream.late.server, _ = in.r.Context().Value(http.ServerContextKey).(*http.Server)
+	if x.client.Err() != nil { // net/http has found the end of the connection
+		x.hungUp = func() bool { return true }
+	}
 	in.buf = nil // x refers to it
 	x.request, x.client = nil, nil
 	return true
@@ -49,6 +59,7 @@ func (s *stream) moves(h http.Hijacker, header http.Header, back func([]byte)) b
 	if s.out != nil {
 		s.out = newSink(s.w)
 	}
+	s.life.measure()
 	return true
 }
 
@@ -60,16 +71,30 @@ func (f streamable) await(ctx context.Context, x *Exchange, later Later, end fun
 
 // goOn continues a request without a handler after an event.
 func (f streamable) goOn(ctx context.Context, x *Exchange, later Later, end func()) {
+	waits := false
+	defer func() {
+		if !waits {
+			f.over(x, end, recover())
+		}
+	}()
 	reply := later.Go(ctx)
-	if reply.Later != nil {
+	if waits = reply.Later != nil; waits {
 		go f.await(ctx, x, reply.Later, end)
 		return
 	}
 	x.stream.finish(x.Era, x.ID, f.d.completed(x, reply))
+}
+
+// over ends a request without a handler. panicked is the value of a panic; nil: it has an answer.
+func (f streamable) over(x *Exchange, end func(), panicked any) {
+	defer f.d.late.Add(-1)
 	x.stream.leave()
 	end()
+	if panicked != nil {
+		x.stream.late.abort(panicked)
+		return
+	}
 	x.stream.late.end()
-	f.d.late.Add(-1)
 }
 
 // Drain waits until the requests without a handler are answered, or ctx has ended.
@@ -96,6 +121,17 @@ type lateWriter struct {
 	body   []byte
 	began  bool // the head was sent; the body is sent in chunks
 	err    error
+	server *http.Server // nil: unknown
+}
+
+// abort closes the connection after a panic, and logs that, as net/http does.
+func (w *lateWriter) abort(panicked any) {
+	logf := log.Printf
+	if w.server != nil && w.server.ErrorLog != nil {
+		logf = w.server.ErrorLog.Printf
+	}
+	logf("http: panic serving %v: %v\n%s", w.conn.RemoteAddr(), panicked, debug.Stack())
+	w.conn.Close()
 }
 
 func (w *lateWriter) Header() http.Header { return w.header }

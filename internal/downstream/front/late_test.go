@@ -92,8 +92,14 @@ type connKey struct{}
 // openReturning starts a house whose connections come back if they do.
 func openReturning(t *testing.T, back bool) (h *house, handlers func() int) {
 	t.Helper()
+	return openReturningWith(t, back, Options{}, func(*http.Server) {})
+}
+
+// openReturningWith is openReturning with options of the door, and of its server.
+func openReturningWith(t *testing.T, back bool, o Options, of func(*http.Server)) (h *house, handlers func() int) {
+	t.Helper()
 	l := &returning{conns: make(chan net.Conn, 16), done: make(chan struct{})}
-	o := Options{HungUp: func(context.Context) func() bool { return func() bool { return false } }}
+	o.HungUp = func(context.Context) func() bool { return func() bool { return false } }
 	if back {
 		o.Back = func(ctx context.Context) func([]byte) {
 			c := ctx.Value(connKey{}).(net.Conn)
@@ -114,6 +120,7 @@ func openReturning(t *testing.T, back bool) (h *house, handlers func() int) {
 	srv.Listener = l
 	srv.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	go l.accept()
+	of(srv.Config)
 	srv.Start()
 	t.Cleanup(srv.Close)
 	h.url = srv.URL

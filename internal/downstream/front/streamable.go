@@ -180,7 +180,6 @@ func (f streamable) serve(ctx context.Context, in *inbound, x *Exchange, end fun
 	x.stream.watch()
 	reply := f.d.o.Handler.Request(ctx, x)
 	if waits = reply.Later != nil && f.detach(in, x); waits {
-		f.d.late.Add(1)
 		go f.await(ctx, x, reply.Later, end)
 		return
 	}
