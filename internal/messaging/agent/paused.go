@@ -22,6 +22,8 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 	}
 	p := &paused{c: c, look: look, end: end, begin: time.Now(), timer: time.After(limit), leave: leave}
 	p.wake, p.part = c.s.signals.join(topics...)
+	waits := false
+	defer p.release(&waits)
 	if found, err := look(ctx); err != nil || found {
 		return p.over(endFound, err)
 	}
@@ -30,6 +32,7 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 		p.tick = time.Tick(progressEvery)
 		c.progress(0)
 	}
+	waits = true
 	return nil, p
 }
 
@@ -78,9 +81,12 @@ func (p *paused) await(ctx context.Context) {
 // resume continues the call after an event. A signal may have come at the same time as the
 // end of the time, so that is looked at too.
 func (p *paused) resume(ctx context.Context) (*answer, error) {
+	waits := false
+	defer p.release(&waits)
 	switch p.came {
 	case eventTick:
 		p.c.progress(int(time.Since(p.begin).Seconds()))
+		waits = true
 		return nil, p
 	case eventClosing:
 		return p.over(endShutdown, nil)
@@ -93,6 +99,7 @@ func (p *paused) resume(ctx context.Context) (*answer, error) {
 	if p.came == eventTime {
 		return p.over(endTimeout, nil)
 	}
+	waits = true
 	return nil, p
 }
 
@@ -104,10 +111,17 @@ func (p *paused) lookAgain(ctx context.Context) (bool, error) {
 	return p.look(ctx)
 }
 
-// over ends the wait.
+// release gives back the place and the signals of the call unless it goes on waiting, also after
+// a panic.
+func (p *paused) release(waits *bool) {
+	if !*waits {
+		p.part()
+		p.leave()
+	}
+}
+
+// over returns the answer at the end of the wait.
 func (p *paused) over(end ending, err error) (*answer, error) {
-	p.part()
-	p.leave()
 	if err != nil {
 		return nil, err
 	}
