@@ -62,6 +62,14 @@ var mailEngines = map[string]func(testing.TB) (postgres string){
 // configuration.
 func startMail(t testing.TB, name, config string, files ...string) *mailDaemon {
 	t.Helper()
+	d := newMailDir(t, name, config, files...)
+	d.start()
+	return d
+}
+
+// newMailDir is startMail for a daemon that is not started.
+func newMailDir(t testing.TB, name, config string, files ...string) *mailDaemon {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "dwmail") // t.TempDir spends a socket's length on the test's name
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +92,6 @@ func startMail(t testing.TB, name, config string, files ...string) *mailDaemon {
 	for i := 0; i+1 < len(files); i += 2 {
 		d.write(files[i], files[i+1])
 	}
-	d.start()
 	return d
 }
 

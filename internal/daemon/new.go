@@ -247,7 +247,7 @@ func (d *Daemon) openDoor() error {
 		Handler: d.telemetry.Door(d.relay), Screen: screen, Authenticate: d.callers.authenticate, Holds: d.callers.auth.Holds, Refused: d.callers.refusedAtDoor,
 		Resource: d.issuer.resource(),
 		Ahead:    consoleHost{d}.ahead, Delivery: d.instructing.server.Delivery,
-		Seen: d.seen, Unread: listen.Unread, HungUp: listen.HungUp, Await: listen.Await,
+		Seen: d.seen, Unread: listen.Unread, HungUp: listen.HungUp, Await: listen.Await, Back: listen.Back,
 		Paths: api{d}.paths(), BodyBytes: l.BodyBytes, Sessions: l.Sessions, Bounds: boundsOf(l, d.uid),
 		SessionsPerPrincipal: l.SessionsPerPrincipal, CallsPerPrincipal: l.CallsPerPrincipal, Full: d.relay.Full,
 		IdleSession: idleSession, StreamTime: l.Stream, Keeper: keeper, Timed: d.telemetry.Traces(),

@@ -204,6 +204,7 @@ func (ls *listeners) stop() {
 			s.Close()
 		}
 	}
+	ls.d.door.Drain(ctx) // a handler may have left its request to another goroutine until Shutdown
 }
 
 // drainTime is how long running answers may take when the daemon stops.

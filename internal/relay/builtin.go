@@ -8,6 +8,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/upstream"
 )
 
 // builtin takes one request to a server that is part of the daemon. A call of a tool is
@@ -21,19 +22,56 @@ func (k *calls) builtin(ctx context.Context, x *front.Exchange, t target) front.
 	if refused != nil {
 		return *refused
 	}
-	defer pass.Leave("ok", 0)
+	waits := false
+	defer func() {
+		if !waits {
+			pass.Leave("ok", 0)
+		}
+	}()
 	reply, refused, err := k.withHeld(ctx, x, t, pass)
-	switch {
-	case refused != nil:
+	if refused != nil {
 		return *refused
+	}
+	if call := upstream.Waits(err); call != nil {
+		waits = true
+		return front.Reply{Later: &later{k: k, x: x, b: t.b, method: t.Method(), pass: pass, call: call}}
+	}
+	return k.byBuiltin(ctx, t.b, t.Method(), pass, reply, err)
+}
+
+// later is a call of a built-in server that waits for an event. It implements front.Later.
+type later struct {
+	k      *calls
+	x      *front.Exchange
+	b      *backend
+	method string
+	pass   gate.Pass
+	call   *upstream.Waiting
+}
+
+func (l *later) Await(ctx context.Context) { l.call.Await(ctx) }
+
+func (l *later) Go(ctx context.Context) front.Reply {
+	reply, err := l.call.Go(upstream.WithLeft(ctx, l.x.Left))
+	if call := upstream.Waits(err); call != nil {
+		l.call = call
+		return front.Reply{Later: l}
+	}
+	defer l.pass.Leave("ok", 0)
+	return l.k.byBuiltin(ctx, l.b, l.method, l.pass, reply, err)
+}
+
+// byBuiltin returns the answer to a call that has ended at its server.
+func (k *calls) byBuiltin(ctx context.Context, b *backend, method string, pass gate.Pass, reply upstream.Reply, err error) front.Reply {
+	switch {
 	case err == nil && !pass.Recorded():
-		return k.unrecorded(t.b, pass)
+		return k.unrecorded(b, pass)
 	case err == nil && reply.Error != nil:
-		return front.Reply{Error: reply.Error, Status: statusFor(t.Method(), reply.Error)}
+		return front.Reply{Error: reply.Error, Status: statusFor(method, reply.Error)}
 	case err == nil:
 		return front.Reply{Result: reply.Result}
 	}
-	return k.failBuiltin(ctx, t.b, pass, err)
+	return k.failBuiltin(ctx, b, pass, err)
 }
 
 // unrecorded withholds the answer to a call that its server has not recorded.

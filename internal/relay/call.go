@@ -79,7 +79,8 @@ func (k *calls) atServer(ctx context.Context, x *front.Exchange, t target, pass 
 // act that policy holds: a call of the tool send is the act agent.send. Then nothing was
 // done: the operator is asked, and the request is made again with the approval. While it
 // waits it does not count as a call in flight. reply is the answer if the operator has not
-// let it through.
+// let it through. The error of a call that waits for an event is an upstream.Waiting: that call
+// does not count as one in flight either.
 func (k *calls) withHeld(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
 	for {
 		out, err = k.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) {
@@ -131,7 +132,7 @@ func (k *calls) forward(ctx context.Context, x *front.Exchange, t target) (upstr
 			b.params.Forget()
 			continue
 		}
-		if err == nil || isHeld(err) {
+		if err == nil || isHeld(err) || upstream.Waits(err) != nil {
 			return reply, err
 		}
 		l.drop(c)
@@ -188,6 +189,9 @@ func (k *calls) ask(ctx context.Context, x *front.Exchange, l *link, c *liveConn
 		defer c.ends(call)
 	}
 	reply, err := l.callWith(ctx, c, x, t, &req)
+	if w := upstream.Waits(err); w != nil {
+		return reply, w.Then(k.translation.later(x, l, c, t))
+	}
 	if err == nil && x.Session != nil && c.era == front.Modern {
 		reply, err = l.rounds(ctx, c, x, t, req, reply)
 	}

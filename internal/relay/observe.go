@@ -106,9 +106,25 @@ func (w watch) decide(ctx context.Context, g *gate.Gate, act gate.Act) (gate.Pas
 func (w watch) atServer(ctx context.Context, t target, send func(context.Context) (upstream.Reply, error)) (upstream.Reply, error) {
 	inner, m := w.begin(ctx, StageServer, t)
 	reply, err := send(inner)
+	if call := upstream.Waits(err); call != nil {
+		return reply, call.Then(w.later(t, m))
+	}
+	w.answered(ctx, t, m, reply, err)
+	return reply, err
+}
+
+// answered ends the stage of a request to its server.
+func (w watch) answered(ctx context.Context, t target, m Mark, reply upstream.Reply, err error) {
 	m.Known = t.b.Builtin != nil && err == nil && reply.Error == nil
 	w.end(m, serverWord(ctx, t.b.Name, reply, err))
-	return reply, err
+}
+
+// later ends the stage with the reply to a call that waits.
+func (w watch) later(t target, m Mark) func(context.Context, upstream.Reply, error) (upstream.Reply, error) {
+	return func(ctx context.Context, reply upstream.Reply, err error) (upstream.Reply, error) {
+		w.answered(ctx, t, m, reply, err)
+		return reply, err
+	}
 }
 
 // decisionWord is the result of a decision.

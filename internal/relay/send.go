@@ -30,19 +30,35 @@ func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upst
 	if err := content.Request(l.b.Scan, t.found, req); err != nil {
 		return upstream.Reply{}, err
 	}
-	changes := c.offers.Changes(t.Method())
+	r := receiver{b: l.b, c: c, t: t, changes: c.offers.Changes(t.Method())}
 	reply, err := c.conn.Call(ctx, req, func(e upstream.Event) {
 		if l.asks.screen(c, t.found, &e) {
 			hear(e)
 		}
 	})
+	if w := upstream.Waits(err); w != nil {
+		return reply, w.Then(r.take)
+	}
+	return r.take(ctx, reply, err)
+}
+
+// receiver takes the reply of a server to one request.
+type receiver struct {
+	b       *backend
+	c       *liveConn
+	t       target
+	changes uint64 // of its list, before the request
+}
+
+// take applies the content rules and the pins to the reply.
+func (r receiver) take(ctx context.Context, reply upstream.Reply, err error) (upstream.Reply, error) {
 	if err != nil {
 		return reply, err
 	}
-	if reply, err = content.Reply(l.b.Scan, t.found, t.Method(), reply); err != nil || reply.Error != nil {
+	if reply, err = content.Reply(r.b.Scan, r.t.found, r.t.Method(), reply); err != nil || reply.Error != nil {
 		return reply, err
 	}
-	shown, err := c.offers.Shown(ctx, t.Target, changes, reply.Result)
+	shown, err := r.c.offers.Shown(ctx, r.t.Target, r.changes, reply.Result)
 	return upstream.Reply{Result: shown, Plain: reply.Plain && rawjson.Same(shown, reply.Result)}, err
 }
 

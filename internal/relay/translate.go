@@ -81,6 +81,16 @@ func (tr *translation) incoming(x *front.Exchange, l *link, c *liveConn, t targe
 	return reply, nil
 }
 
+// later returns incoming for the reply to a call that waits.
+func (tr *translation) later(x *front.Exchange, l *link, c *liveConn, t target) func(context.Context, upstream.Reply, error) (upstream.Reply, error) {
+	return func(_ context.Context, reply upstream.Reply, err error) (upstream.Reply, error) {
+		if err != nil {
+			return reply, err
+		}
+		return tr.incoming(x, l, c, t, reply)
+	}
+}
+
 // translated is incoming with the server's own names.
 func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
 	url := needsURL(x, c, t.Method(), reply.Error)

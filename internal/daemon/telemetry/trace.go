@@ -106,7 +106,7 @@ type door struct {
 func (d door) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	ctx, s := d.begin(ctx, x)
 	defer s.End()
-	reply := d.Handler.Request(ctx, x)
+	reply := d.Handler.Request(ctx, x).Answer(ctx) // the span ends with the answer
 	switch {
 	case reply.None:
 		s.SetAttributes(attrResult.String("cancelled"))

@@ -93,7 +93,7 @@ func (f streamable) element(in *inbound, m *wire.Message, s *Session) []byte {
 	}
 	defer s.leave(m.ID)
 	defer f.d.during(x, cancel)()
-	reply := f.d.atStop(x, f.d.o.Handler.Request(ctx, x))
+	reply := f.d.atStop(x, f.d.o.Handler.Request(ctx, x).Answer(ctx))
 	if reply.None {
 		return nil
 	}

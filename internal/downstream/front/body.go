@@ -146,8 +146,15 @@ type inbound struct {
 	who    *principal.Principal
 	server string
 	size   int64
-	json   bool   // the client accepts application/json
-	sse    bool   // the client accepts text/event-stream
-	stream bool   // and prefers it
-	header string // MCP-Protocol-Version
+	json   bool    // the client accepts application/json
+	sse    bool    // the client accepts text/event-stream
+	stream bool    // and prefers it
+	header string  // MCP-Protocol-Version
+	buf    *buffer // of the body; nil: the message keeps it
+}
+
+func (in *inbound) release() {
+	if in.buf != nil {
+		bodies.put(in.buf)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -48,6 +49,10 @@ type Options struct {
 	// Await calls f on a goroutine of its own when the connection of an event stream can be
 	// read, or was closed here. nil or false: the connection has to be read until then.
 	Await func(c net.Conn, f func()) bool
+	// Back returns a function that gives the connection of a request, which was taken over from
+	// net/http, back to its listener for the next request; ahead is what the client has sent of
+	// it. nil, or a nil function: a connection of which a request waits is not taken over.
+	Back func(ctx context.Context) func(ahead []byte)
 	// Resource describes where clients get tokens. nil: nowhere.
 	Resource *Resource
 	// Paths serve routes other than MCP, for authenticated callers, by exact path
@@ -107,6 +112,7 @@ type Door struct {
 	earlier  earlier
 	leases   sync.Map // *lease -> nil
 	large    largeBodies
+	late     atomic.Int32 // requests without a handler
 	stop     chan struct{}
 	closing  sync.Once
 }

@@ -108,10 +108,15 @@ func (d *Door) atStop(x *Exchange, reply Reply) Reply {
 	return reply
 }
 
-// ask passes a request to the Handler. If the caller only lacks a scope, the answer is 403
-// with that scope in a challenge (Authorization, "Scope Challenge Handling").
+// ask passes a request to the Handler and waits for its answer, which has an HTTP status of its own.
 func (d *Door) ask(ctx context.Context, x *Exchange) Reply {
-	reply := d.atStop(x, d.o.Handler.Request(ctx, x))
+	return d.completed(x, d.o.Handler.Request(ctx, x).Answer(ctx))
+}
+
+// completed returns the answer with an HTTP status of its own: if the caller only lacks a scope,
+// it is 403 with that scope in a challenge (Authorization, "Scope Challenge Handling").
+func (d *Door) completed(x *Exchange, reply Reply) Reply {
+	reply = d.atStop(x, reply)
 	if reply.NeedScope == "" || d.o.Resource == nil {
 		return reply
 	}

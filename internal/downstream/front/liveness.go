@@ -60,14 +60,19 @@ func (d *Door) hearing(in *inbound, s *Session) hearing {
 
 // written notes that there is data to read, and returns the time until the check.
 func (h *hearing) written() time.Duration {
-	if h.unread == nil && h.r != nil {
-		h.unread, h.r = h.door.o.unread(h.r.Context()), nil
-	}
+	h.measure()
 	if h.unread == nil {
 		return keepAlive
 	}
 	h.due, h.look = true, true
 	return lookAfter
+}
+
+// measure finds out how the connection is measured, and drops the request of net/http.
+func (h *hearing) measure() {
+	if h.r != nil {
+		h.unread, h.r = h.door.o.unread(h.r.Context()), nil
+	}
 }
 
 // looks reports that this tick only checks and does not write.

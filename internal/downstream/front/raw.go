@@ -68,17 +68,24 @@ const beat = ": keep-alive\n\n"
 
 func (s *rawStream) comment() error { return s.chunk([]byte(beat)) }
 
-// chunk writes one chunk of the body in one write (RFC 9112, 7.1).
+// chunk writes one chunk of the body in one write.
 func (s *rawStream) chunk(b []byte) error {
-	out := make([]byte, 0, len(b)+16)
+	return s.raw(appendChunk(make([]byte, 0, len(b)+16), b))
+}
+
+// appendChunk appends one chunk of a body (RFC 9112, 7.1).
+func appendChunk(out, b []byte) []byte {
 	out = strconv.AppendInt(out, int64(len(b)), 16)
 	out = append(out, "\r\n"...)
 	out = append(out, b...)
-	return s.raw(append(out, "\r\n"...))
+	return append(out, "\r\n"...)
 }
 
+// lastChunk ends a body in chunks.
+const lastChunk = "0\r\n\r\n"
+
 // finish writes the end of the body.
-func (s *rawStream) finish() { s.raw([]byte("0\r\n\r\n")) }
+func (s *rawStream) finish() { s.raw([]byte(lastChunk)) }
 
 func (s *rawStream) raw(b []byte) error {
 	if err := s.conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {

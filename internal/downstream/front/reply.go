@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 
@@ -22,8 +23,29 @@ type Reply struct {
 	// Transient means that the answer is only for the connection of the request: it is not
 	// kept for a client that resumes the stream.
 	Transient bool
+	// Later is a call that waits for an event, and has no answer before Go returns one. nil:
+	// this is the answer.
+	Later Later
 
 	challenge string // WWW-Authenticate
+}
+
+// Later is a request that waits for an event. Await and Go are called in turns until Go
+// returns the answer.
+type Later interface {
+	// Await returns when Go has something to do, or when ctx has ended.
+	Await(ctx context.Context)
+	// Go continues the request.
+	Go(ctx context.Context) Reply
+}
+
+// Answer returns the answer to a request, for which it waits.
+func (r Reply) Answer(ctx context.Context) Reply {
+	for r.Later != nil {
+		r.Later.Await(ctx)
+		r = r.Later.Go(ctx)
+	}
+	return r
 }
 
 func appendReply(dst []byte, id wire.ID, r Reply) []byte {

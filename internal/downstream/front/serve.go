@@ -148,7 +148,8 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who *principal.Princ
 	if !ok {
 		return
 	}
-	defer bodies.put(buf)
+	in.buf = buf
+	defer in.release()
 	in.size = int64(len(buf.b))
 	in.header = r.Header.Get("Mcp-Protocol-Version")
 	if len(buf.b) > 0 && firstByte(buf.b) == '[' {

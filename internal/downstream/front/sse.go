@@ -157,7 +157,7 @@ func (e sseFace) answer(ctx context.Context, in *inbound, m *wire.Message, x *Ex
 	case !x.Session.Init.admits(m.Method):
 		reply = Reply{Error: errNotInitialized}
 	case m.Method != "initialize":
-		reply = e.d.o.Handler.Request(ctx, x)
+		reply = e.d.o.Handler.Request(ctx, x).Answer(ctx)
 	case x.Session.Init.begun.Swap(true):
 		reply = Reply{Error: errInitialized}
 	default:

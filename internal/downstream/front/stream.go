@@ -87,6 +87,7 @@ type stream struct {
 	json   bool             // the client accepts application/json
 	sse    bool             // the client accepts text/event-stream
 	prefer bool             // the client prefers text/event-stream
+	late   *lateWriter      // w, once the connection was taken over
 	timer  *time.Timer
 	life   hearing
 

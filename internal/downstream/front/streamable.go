@@ -160,10 +160,31 @@ func (f streamable) request(in *inbound, m *wire.Message, s *Session) {
 		f.serveLong(ctx, cancel, x)
 		return
 	}
-	defer cancel()
-	defer s.leave(m.ID)
-	defer f.d.during(x, cancel)()
-	f.d.serve(ctx, x)
+	back := f.d.during(x, cancel)
+	f.serve(ctx, in, x, func() {
+		back()
+		s.leave(x.ID)
+		cancel()
+	})
+}
+
+// serve runs one request on its stream, and then calls end. If the request waits for an event,
+// it may be answered after serve has returned.
+func (f streamable) serve(ctx context.Context, in *inbound, x *Exchange, end func()) {
+	waits := false
+	defer func() {
+		if !waits {
+			end()
+		}
+	}()
+	x.stream.watch()
+	reply := f.d.o.Handler.Request(ctx, x)
+	if waits = reply.Later != nil && f.detach(in, x); waits {
+		go f.await(ctx, x, reply.Later, end)
+		return
+	}
+	x.stream.finish(x.Era, x.ID, f.d.completed(x, reply.Answer(ctx)))
+	x.stream.leave()
 }
 
 // serveLong serves a call whose stream is held open for a limited time. The call can outlive

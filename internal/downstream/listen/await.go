@@ -1,6 +1,9 @@
 package listen
 
-import "net"
+import (
+	"context"
+	"net"
+)
 
 // Await calls f on a goroutine of its own when a connection of this package can be read, or
 // was closed here. Until then there is no goroutine. False: the connection cannot be watched,
@@ -29,13 +32,21 @@ func (c *conn) await(f func()) bool {
 	return true
 }
 
-// stopWaiting marks the connection as ended, so that it is neither awaited nor rests from then
-// on, and ends an await. It is called before the connection is closed.
-func (c *conn) stopWaiting() {
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
-	c.ended = true
-	if c.awaited != nil {
-		c.awaited()
+// Back returns a function that gives the connection of ctx back after http.Server was relieved of
+// it (http.Hijacker) and a POST was answered. ahead is what was read of the next request;
+// without it the connection rests. nil: it cannot be given back, or could not rest then.
+func Back(ctx context.Context) func(ahead []byte) {
+	if c, ok := ctx.Value(originKey{}).(*conn); ok && c.origin.Listener.Rests() && c.origin.Listener.resting.failed.Load() == nil {
+		return c.back
 	}
+	return nil
+}
+
+func (c *conn) back(ahead []byte) {
+	if c.origin.expelled.Load() {
+		c.end()
+		return
+	}
+	c.blank = mostBlank
+	c.next(ahead)
 }

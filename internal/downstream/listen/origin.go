@@ -120,6 +120,9 @@ type conn struct {
 	waiting sync.Mutex
 	awaited func() // ends an await; nil: there was none
 	ended   bool   // end was called
+
+	ahead []byte // the begin of the next request, of a connection that was given back
+	blank int    // how many CR and LF may stand in front of it
 }
 
 // Read returns io.EOF once the connection has been expelled. It does not close the
@@ -128,6 +131,12 @@ type conn struct {
 func (c *conn) Read(p []byte) (int, error) {
 	if c.origin.expelled.Load() {
 		return 0, io.EOF
+	}
+	if n := copy(p, c.ahead); n > 0 { // it was checked when it was read
+		if c.ahead = c.ahead[n:]; len(c.ahead) == 0 {
+			c.ahead = nil
+		}
+		return n, nil
 	}
 	n, err := c.Conn.Read(p)
 	if n == 0 {

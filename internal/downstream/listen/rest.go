@@ -133,6 +133,17 @@ func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 	return true
 }
 
+// stopWaiting marks the connection as ended, so that it is neither awaited nor rests from then
+// on, and ends an await. It is called before the connection is closed.
+func (c *conn) stopWaiting() {
+	c.waiting.Lock()
+	defer c.waiting.Unlock()
+	c.ended = true
+	if c.awaited != nil {
+		c.awaited()
+	}
+}
+
 // isEnded reports whether end was called.
 func (c *conn) isEnded() bool {
 	c.waiting.Lock()
@@ -166,9 +177,62 @@ func (r *resting) old(before time.Time) (all []*conn) {
 
 // wake passes a connection with data to Accept.
 func (c *conn) wake() {
-	l := c.origin.Listener
-	if !l.resting.take(c) {
+	if !c.origin.Listener.resting.take(c) {
 		return
+	}
+	if c.blank > 0 {
+		c.begins()
+		return
+	}
+	c.pass()
+}
+
+// mostBlank is how many CR and LF may stand in front of a request that follows a POST. Some
+// clients send them behind its body (RFC 9112, 2.2), and net/http accepts as many.
+const mostBlank = 4
+
+// next lets the connection rest, or passes it to Accept with what was read of its next request.
+func (c *conn) next(ahead []byte) {
+	l := c.origin.Listener
+	if c.ahead = c.unblank(ahead); c.ahead == nil && l.resting.add(c, l.opts.Arrivals) {
+		return
+	}
+	_ = c.SetDeadline(time.Time{}) // the next read fails too
+	c.pass()
+}
+
+// unblank returns b without the CR and LF in front of a request; nil: it has not begun.
+func (c *conn) unblank(b []byte) []byte {
+	for ; len(b) > 0 && c.blank > 0 && (b[0] == '\r' || b[0] == '\n'); b = b[1:] {
+		c.blank--
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	c.blank = 0
+	return b
+}
+
+// begins reads what may be in front of a request, after a rest.
+func (c *conn) begins() {
+	var b [mostBlank]byte
+	_ = c.Conn.SetReadDeadline(time.Now().Add(RestAfter)) // the read fails too
+	n, _ := c.Read(b[:c.blank])
+	if n == 0 {
+		c.end()
+		return
+	}
+	c.next(b[:n])
+}
+
+// pass passes the connection to Accept.
+func (c *conn) pass() {
+	l := c.origin.Listener
+	select {
+	case <-l.done: // also if Accept is called
+		c.end()
+		return
+	default:
 	}
 	select {
 	case l.ready <- c:

@@ -38,8 +38,8 @@ type call struct {
 	args    args
 	raw     []byte // the arguments as received
 
-	namespace string // claimed by the caller's shim; may be empty
-	progress  func(n int)
+	namespace string        // claimed by the caller's shim; may be empty
+	progress  func(n int)   // nil: the client did not ask for it
 	details   []audit.Field // the facts known so far, for the record of a refusal
 	recorded  bool          // what the call has done so far is recorded
 	asked     policy.Ask    // the reason to wait for the operator; zero value: none

@@ -27,42 +27,49 @@ func inbox(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b *mail.Batch
-	end := endFound
-	if limit, _ := c.s.settings.capped(c.args.int("wait_ms", 0)); limit == 0 {
-		if b, err = c.takeFrom(ctx, &r); err == nil && !c.recorded {
-			c.details = append(c.details, peerFields(b.Peer)...)
-			err = c.nothing(end, 0)
-		}
-	} else {
-		b, end, err = c.waitForMail(ctx, &r, limit)
+	if limit, _ := c.s.settings.capped(c.args.int("wait_ms", 0)); limit > 0 {
+		return c.waitForMail(ctx, &r, limit)
 	}
+	b, err := c.takeFrom(ctx, &r)
 	if err != nil {
 		return nil, err
 	}
-	out := c.batch(b, end == endTimeout)
-	out.then = r.next(c, b)
-	return out, nil
+	if !c.recorded {
+		c.details = append(c.details, peerFields(b.Peer)...)
+	}
+	return r.given(c, b, endFound, 0)
 }
 
 // waitForMail is inbox with a wait: it reads at once, and again after each signal of the
 // mailbox.
-func (c *call) waitForMail(ctx context.Context, r *reading, limit time.Duration) (b *mail.Batch, end ending, err error) {
+func (c *call) waitForMail(ctx context.Context, r *reading, limit time.Duration) (*answer, error) {
 	me, err := c.me(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	begin := time.Now()
-	end, err = c.await(ctx, limit, []string{mail.TopicMailbox(me.ID)}, func() (bool, error) {
+	var b *mail.Batch
+	look := func(ctx context.Context) (bool, error) {
 		if b, err = c.takeFrom(ctx, r); err != nil {
 			return false, err
 		}
 		return len(b.Messages) > 0 || len(b.Counts.Notices) > 0, nil
-	})
-	if err == nil && !c.recorded {
-		err = c.nothing(end, time.Since(begin).Milliseconds())
 	}
-	return b, end, err
+	return c.await(ctx, limit, []string{mail.TopicMailbox(me.ID)}, look, func(end ending) (*answer, error) {
+		return r.given(c, b, end, time.Since(begin).Milliseconds())
+	})
+}
+
+// given returns the answer with what was read, and records the call if that has no record.
+func (r *reading) given(c *call, b *mail.Batch, end ending, waited int64) (*answer, error) {
+	if !c.recorded {
+		if err := c.nothing(end, waited); err != nil {
+			return nil, err
+		}
+	}
+	out := c.batch(b, end == endTimeout)
+	out.then = r.next(c, b)
+	return out, nil
 }
 
 func (c *call) batch(b *mail.Batch, timedOut bool) *answer {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -68,6 +69,15 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 	c.namespace = namespaceOf(r)
 	c.progress = progressOf(r, on)
 	a, err := c.run(ctx)
+	return c.finish(ctx, cn, a, err)
+}
+
+// finish returns the reply to a call with the outcome of its verb.
+func (c *call) finish(ctx context.Context, cn *conn, a *answer, err error) (upstream.Reply, error) {
+	var p *paused
+	if errors.As(err, &p) {
+		return upstream.Reply{}, p.waiting(cn)
+	}
 	if isHeld(err) {
 		return upstream.Reply{}, err
 	}
@@ -77,8 +87,8 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 		}
 	}
 	if cn.Context.Err() != nil && cn.digest != "" {
-		s.sessions.end(cn.who, cn.digest, true)
-		s.nudge()
+		c.s.sessions.end(cn.who, cn.digest, true)
+		c.s.nudge()
 	}
 	c.tally(a)
 	out, err := a.encode(cn.modern)
@@ -196,11 +206,11 @@ func namespaceOf(r *upstream.Request) string {
 	return ""
 }
 
-// progressOf returns a function that sends progress notifications, if the client asked
+// progressOf returns a function that sends progress notifications; nil: the client did not ask
 // for them.
 func progressOf(r *upstream.Request, on func(upstream.Event)) func(int) {
 	if r.ProgressToken == nil || on == nil {
-		return func(int) {}
+		return nil
 	}
 	return func(n int) {
 		params := rawjson.Set(nil, rawjson.Edit{Key: "progressToken", Value: r.ProgressToken},

@@ -324,6 +324,10 @@ func (c *agentClient) try(ctx context.Context, tool string, args any, on func(up
 		req.ProgressToken = []byte(`"p1"`)
 	}
 	got, err := c.conn.Call(gate.WithPass(ctx, pass), req, on)
+	for w := upstream.Waits(err); w != nil; w = upstream.Waits(err) {
+		w.Await(ctx)
+		got, err = w.Go(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -20,56 +20,6 @@ const (
 	endShutdown ending = "shutdown"
 )
 
-// progressEvery is how often a waiting call reports progress, if its client asked for it.
-const progressEvery = 15 * time.Second
-
-// await calls look, and again after each signal, until it finds something or the time is
-// over. The signals are joined before the first look, so that none is missed. The right
-// to read is checked again before each further look, because policy may have changed.
-func (c *call) await(ctx context.Context, limit time.Duration, topics []string, look func() (bool, error)) (ending, error) {
-	leave, ok := c.s.sessions.wait(c.session)
-	if !ok {
-		return "", &problem{code: RateLimited, text: fmt.Sprintf("%d calls of this session wait already, or %d of this principal", maxWaiting, maxWaitingOfAll)}
-	}
-	defer leave()
-	wake, part := c.s.signals.join(topics...)
-	defer part()
-	begin := time.Now()
-	timer, tick := time.After(limit), time.Tick(progressEvery)
-	if found, err := look(); err != nil || found {
-		return endFound, err
-	}
-	c.pass.Waits()
-	c.progress(0)
-	for {
-		select {
-		case <-wake:
-			if found, err := c.lookAgain(look); err != nil || found {
-				return endFound, err
-			}
-		case <-tick:
-			c.progress(int(time.Since(begin).Seconds()))
-		case <-timer: // a signal may have come at the same time
-			if found, err := c.lookAgain(look); err != nil || found {
-				return endFound, err
-			}
-			return endTimeout, nil
-		case <-c.s.closing.Done():
-			return endShutdown, nil
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-}
-
-// lookAgain checks the right of the caller again, then looks.
-func (c *call) lookAgain(look func() (bool, error)) (bool, error) {
-	if d := c.ask(c.verb.action, nil); !d.Allow {
-		return false, denied(d.Rule)
-	}
-	return look()
-}
-
 // nothing records a call that found nothing, by itself or together with its repetitions.
 func (c *call) nothing(end ending, waited int64) error {
 	fields := []audit.Field{field("ended", string(end)), number("waited_ms", waited), number("given", 0)}
@@ -130,18 +80,22 @@ func wait(ctx context.Context, c *call) (*answer, error) {
 	}
 	limit, lowered := c.s.settings.capped(c.args.int("wait_ms", 25000))
 	begin := time.Now()
-	end, err := c.await(ctx, limit, topics, func() (bool, error) { return w.look(ctx) })
-	if err != nil {
-		return nil, err
-	}
+	return c.await(ctx, limit, topics, w.look, func(end ending) (*answer, error) {
+		w.out.WaitedMS, w.out.Capped = time.Since(begin).Milliseconds(), lowered
+		return w.end(end)
+	})
+}
+
+// end records the call and returns its answer.
+func (w *waiting) end(end ending) (*answer, error) {
 	if end != endFound {
 		w.out.Reason = string(end)
 	}
-	w.out.WaitedMS, w.out.Capped = time.Since(begin).Milliseconds(), lowered
+	var err error
 	if end == endTimeout && w.message == "" && w.spawn == "" {
-		err = c.nothing(end, w.out.WaitedMS)
+		err = w.c.nothing(end, w.out.WaitedMS)
 	} else {
-		err = c.write(w.fields()...)
+		err = w.c.write(w.fields()...)
 	}
 	if err != nil {
 		return nil, err
