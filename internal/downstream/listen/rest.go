@@ -171,9 +171,9 @@ const looks = 16
 
 // giveWay closes a connection that rests: of a few, one whose seat has the most connections.
 // False: none rests.
-func (l *Listener) giveWay() bool {
-	c := l.resting.greediest(l.seats.count)
-	if c == nil || !l.resting.take(c) {
+func (r *resting) giveWay(count func(seat) int) bool {
+	c := r.greediest(count)
+	if c == nil || !r.take(c) {
 		return false
 	}
 	c.end()
