@@ -51,7 +51,11 @@ type backend struct {
 }
 
 func newBackend(s Server) *backend {
-	return &backend{Server: s, pool: make(map[string]*link), turn: make(chan struct{}, 1)}
+	b := &backend{Server: s, pool: make(map[string]*link), turn: make(chan struct{}, 1)}
+	if s.Upstream != nil {
+		b.tasks.at = upstream.Address(s.Upstream)
+	}
+	return b
 }
 
 // reserve counts a connection that is about to be opened against the cap on instances. Dead

@@ -30,6 +30,7 @@ type binding struct {
 	links   []*held                    // one for each server
 	level   []byte                     // params of the last logging/setLevel
 	kept    map[string]map[string]bool // by server: the resources it was subscribed to when it gave up its links
+	tasks   []ownTask                  // that its calls made, the newest last
 	rested  map[string]bool            // servers whose links it gave up because it paused
 	listens bool                       // the client has opened its standalone stream
 	closed  bool

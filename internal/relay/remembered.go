@@ -19,6 +19,19 @@ import (
 type remembered struct {
 	Level     json.RawMessage     `json:"level,omitempty"`     // params of the last logging/setLevel
 	Resources map[string][]string `json:"resources,omitempty"` // subscribed to, by server
+	Tasks     []ownTask           `json:"tasks,omitempty"`
+}
+
+// sessionTasks is how many tasks of one session are kept; the oldest are forgotten.
+const sessionTasks = 256
+
+// noteTask keeps a task for the next run of the daemon.
+func (d *binding) noteTask(server string, key taskKey) {
+	d.mu.Lock()
+	d.tasks = append(d.tasks, ownTask{server, key[:]})
+	d.tasks = d.tasks[max(len(d.tasks)-sessionTasks, 0):]
+	d.mu.Unlock()
+	d.note()
 }
 
 // recall restores in a new binding what its session had set up in an earlier run.
@@ -27,7 +40,7 @@ func (d *binding) recall() {
 	if json.Unmarshal(d.session.Remembered(), &was) != nil {
 		return
 	}
-	d.level = was.Level
+	d.level, d.tasks = was.Level, was.Tasks
 	for server, uris := range was.Resources {
 		d.keep(server, slices.Values(uris))
 	}
@@ -55,7 +68,7 @@ func (d *binding) note() {
 	defer d.noting.Unlock()
 	builtin := false
 	d.mu.Lock()
-	now := remembered{Level: d.level, Resources: make(map[string][]string)}
+	now := remembered{Level: d.level, Resources: make(map[string][]string), Tasks: slices.Clone(d.tasks)}
 	for server, uris := range d.kept {
 		b := d.sessions.table.Load().byName[server]
 		builtin = builtin || b != nil && b.Builtin != nil

@@ -57,6 +57,7 @@ func (d *binding) link(b *backend, init func() []byte) (l *link, joined bool) {
 	d.place(h, b, init)
 	h.stop = h.link.hub.watch(h.watcher)
 	d.links = append(d.links, h)
+	b.tasks.restore(d.session.Who.Name(), b.Name, d.tasks)
 	if d.closed {
 		h.close()
 	} else if len(d.kept[b.Name]) > 0 || d.rested[b.Name] && h.watcher.listens {

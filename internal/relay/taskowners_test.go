@@ -86,13 +86,14 @@ func TestKnownTasksAreBoundedForEachPrincipal(t *testing.T) {
 	t.Parallel()
 	var o taskOwners
 	alice, bob := principal.New("token:alice"), principal.New("token:bob")
-	o.add(alice, []byte(`"a"`))
+	add := func(who *principal.Principal, raw string) { o.add(who.Name(), o.keyOf([]byte(raw)), true) }
+	add(alice, `"a"`)
 	for n := range 2 * tasksKept {
-		o.add(bob, fmt.Appendf(nil, `"%d"`, n))
+		add(bob, fmt.Sprintf(`"%d"`, n))
 	}
 	for raw, want := range map[string]bool{`"0"`: false, fmt.Sprintf(`"%d"`, 2*tasksKept-1): true, `"a"`: false, `null`: false, `7`: false, ``: false} {
 		equal(t, "bob's "+raw, fmt.Sprint(o.has(bob, []byte(raw))), fmt.Sprint(want))
 	}
 	equal(t, "alice's", fmt.Sprint(o.has(alice, []byte(`"\u0061"`))), "true")
-	equal(t, "kept", fmt.Sprint(len(o.of["token:bob"])), fmt.Sprint(tasksKept))
+	equal(t, "kept", fmt.Sprint(len(o.of["token:bob"]), len(o.owner)), fmt.Sprint(tasksKept, tasksKept+1))
 }

@@ -120,7 +120,10 @@ func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t tar
 	if c.era == front.Modern {
 		reply.Result = tr.sealTask(x, l, t, reply.Result)
 	} else if minglesTasks(l.b, c.era) {
-		reply.Result = l.b.tasks.result(x.Who, t.Method(), reply.Result)
+		if key, made := l.b.tasks.made(x.Who, reply.Result); made && x.Session != nil {
+			bound(x.Session).noteTask(l.b.Name, key)
+		}
+		reply.Result = l.b.tasks.own(x.Who, t.Method(), reply.Result)
 	}
 	switch {
 	case x.Era == front.Legacy && c.era == front.Modern:

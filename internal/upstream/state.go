@@ -53,3 +53,11 @@ func (s *Server) Stray() (n int64, last string) {
 	defer s.diagnostics.mu.Unlock()
 	return s.counts.garbage.Load(), s.diagnostics.stray
 }
+
+// Address returns the URL of a server over the network; empty: it has none.
+func Address(s *Server) string {
+	if s.url == nil {
+		return ""
+	}
+	return s.url.String()
+}

@@ -62,7 +62,7 @@ type Listener struct {
 	RequireTLS bool     `yaml:"require_tls" default:"false" doc:"Refuse to listen off loopback without TLS, instead of warning."`
 	Hosts      []string `yaml:"hosts" doc:"Further Host names to accept, each a name or literal address, with :port when it differs from the listener's."`
 	Origins    []string `yaml:"origins" doc:"Further Origins to accept, each as https://name or https://name:port."`
-	Proxies    []string `yaml:"trusted_proxies" doc:"Networks or addresses of reverse proxies, such as 10.0.0.0/8. The client that their Forwarded or X-Forwarded-For header names is recorded, and failed tokens are counted for it; it grants nothing, and a client with a token that is elsewhere has no administration and no messages between agents. The headers of others are ignored. Their connections are limited by the total of the listener alone, those of any other address to 256."`
+	Proxies    []string `yaml:"trusted_proxies" doc:"Networks or addresses of reverse proxies, such as 10.0.0.0/8. The client that their Forwarded or X-Forwarded-For header names is recorded, and failed tokens are counted for it; it grants nothing, and a client with a token that is elsewhere has no administration and no messages between agents. The headers of others are ignored. Their connections are limited by the total of the listener alone, those of any other address, and of any other user of this machine, to 256."`
 }
 
 // TLS names a certificate chain and its key, both PEM.

@@ -11,26 +11,73 @@ import (
 // largeBodies limits how many bodies of one principal that exceed a pooled buffer are read at
 // once; further ones wait. Such a body takes its memory while it arrives, its client decides how
 // long that lasts, and the limits of calls do not count it yet.
-type largeBodies struct{ places sync.Map } // the name of a principal -> chan struct{}
+type largeBodies struct {
+	mu     sync.Mutex
+	places map[string]*places // by the name of a principal that has a place or waits for one
+}
 
-const largeAtOnce = 32
+type places struct {
+	taken chan struct{}
+	users int // bodies that are read or wait; guarded by largeBodies.mu
+}
 
-var errTooMany = errors.New("too many large bodies at once")
+const (
+	largeAtOnce = 32
+	goneEvery   = time.Second // time between two checks whether a caller that waits has hung up
+)
 
-// of returns a function that waits for a place of who, at most for limit. leave has to be called
-// when the body was read.
-func (l *largeBodies) of(who *principal.Principal) func(limit time.Duration) (leave func(), err error) {
+var (
+	errTooMany = errors.New("too many large bodies at once")
+	errGone    = errors.New("the client hung up")
+)
+
+// of returns a function that waits for a place of who, at most for limit, and not for a client that
+// is gone. leave has to be called when the body was read.
+func (l *largeBodies) of(who *principal.Principal, gone func() bool) func(limit time.Duration) (leave func(), err error) {
 	return func(limit time.Duration) (leave func(), err error) {
-		v, ok := l.places.Load(who.Name())
-		if !ok {
-			v, _ = l.places.LoadOrStore(who.Name(), make(chan struct{}, largeAtOnce))
+		p := l.join(who.Name())
+		if err := p.take(limit, gone); err != nil {
+			l.part(who.Name(), p)
+			return nil, err
 		}
-		places := v.(chan struct{})
+		return func() { <-p.taken; l.part(who.Name(), p) }, nil
+	}
+}
+
+func (l *largeBodies) join(name string) *places {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.places == nil {
+		l.places = make(map[string]*places)
+	}
+	if l.places[name] == nil {
+		l.places[name] = &places{taken: make(chan struct{}, largeAtOnce)}
+	}
+	l.places[name].users++
+	return l.places[name]
+}
+
+func (l *largeBodies) part(name string, p *places) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.users--; p.users == 0 {
+		delete(l.places, name)
+	}
+}
+
+func (p *places) take(limit time.Duration, gone func() bool) error {
+	end, check := time.After(limit), time.NewTicker(goneEvery)
+	defer check.Stop()
+	for {
 		select {
-		case places <- struct{}{}:
-			return func() { <-places }, nil
-		case <-time.After(limit):
-			return nil, errTooMany
+		case p.taken <- struct{}{}:
+			return nil
+		case <-end:
+			return errTooMany
+		case <-check.C:
+			if gone != nil && gone() {
+				return errGone
+			}
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -50,11 +52,52 @@ func (h *house) sent(who string, size int) int {
 
 // reading returns how many large bodies of a principal are being read.
 func (d *Door) reading(who *principal.Principal) int {
-	v, ok := d.large.places.Load(who.Name())
-	if !ok {
-		return 0
+	d.large.mu.Lock()
+	defer d.large.mu.Unlock()
+	if p := d.large.places[who.Name()]; p != nil {
+		return len(p.taken)
 	}
-	return len(v.(chan struct{}))
+	return 0
+}
+
+// bodies returns how many large bodies are read or wait, and for how many principals something is
+// kept.
+func (d *Door) bodies() (n, kept int) {
+	d.large.mu.Lock()
+	defer d.large.mu.Unlock()
+	for _, p := range d.large.places {
+		n += p.users
+	}
+	return n, len(d.large.places)
+}
+
+// A client that hangs up gives its turn for a large body back, also while it waits; and nothing is
+// kept of a principal whose bodies have ended.
+func TestAClientThatHangsUpDoesNotWait(t *testing.T) {
+	t.Parallel()
+	var left atomic.Bool
+	h := open(t, Options{BodyBytes: 8 * keepBuffer, HungUp: func(context.Context) func() bool { return left.Load }})
+	var waiting, begun []net.Conn
+	for range largeAtOnce {
+		begun = append(begun, h.unfinished("alice"))
+	}
+	h.eventually("the places are taken", func() bool { return h.door.reading(alice) == largeAtOnce })
+	for range 8 {
+		waiting = append(waiting, h.unfinished("alice"))
+	}
+	holds := func(n, kept int) func() bool {
+		return func() bool { gotN, gotKept := h.door.bodies(); return gotN == n && gotKept == kept }
+	}
+	h.eventually("others wait", holds(len(begun)+len(waiting), 1))
+	for _, c := range waiting {
+		c.Close()
+	}
+	left.Store(true)
+	h.eventually("they left", holds(len(begun), 1))
+	for _, c := range begun {
+		c.Close()
+	}
+	h.eventually("nothing is kept", holds(0, 0))
 }
 
 // However many large bodies a principal begins and does not finish, few are read at once. They
@@ -74,7 +117,7 @@ func TestUnfinishedLargeBodiesAreBounded(t *testing.T) {
 	if got := h.sent("alice", keepBuffer/2); got != http.StatusAccepted {
 		t.Errorf("a small body: %d", got)
 	}
-	if _, err := h.door.large.of(alice)(0); !errors.Is(err, errTooMany) {
+	if _, err := h.door.large.of(alice, nil)(0); !errors.Is(err, errTooMany) {
 		t.Errorf("a place beyond the limit: %v", err)
 	}
 	answered := make(chan int, 1)

@@ -65,38 +65,59 @@ func (l *Listener) loop(s net.Listener) {
 	}
 }
 
-// admit counts a connection and examines it, or closes it.
+// admit examines a connection and counts it, or closes it.
 func (l *Listener) admit(c net.Conn) {
-	remote := addrPort(c.RemoteAddr())
-	key, reason := l.seats.take(l.counted(remote.Addr()))
-	if reason != "" {
-		c.Close()
-		l.refuse(&Origin{}, reason)
-		return
-	}
-	stamped := &conn{Conn: c, leave: func() { l.seats.leave(key) }}
+	stamped := &conn{Conn: c}
 	o := &stamped.origin
-	o.Listener, o.Local, o.Remote = l, addrPort(c.LocalAddr()), remote
-	if l.Loopback {
+	o.Listener, o.Local, o.Remote = l, addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
+	switch {
+	case !o.local():
+		l.examine(stamped)
+	case l.seats.begin():
 		l.loops.Go(func() { l.examine(stamped) }) // a search takes time, and the accept loop must not wait for it
-		return
+	default:
+		c.Close()
+		l.refuse(&Origin{}, ReasonTooMany)
 	}
-	l.examine(stamped)
 }
 
-// counted returns the address whose connections are limited together with one of a; the zero Addr:
-// only the total limits it. A trusted proxy has the connections of many clients.
-func (l *Listener) counted(a netip.Addr) netip.Addr {
-	if l.trusts(a) {
-		return netip.Addr{}
+// seat returns the seat of a connection whose owner was looked for.
+func (o *Origin) seat() seat {
+	switch remote := o.Remote.Addr(); {
+	case o.Listener.trusts(remote):
+		return seat{}
+	case o.Owner == OwnerOther:
+		return seat{other: true, uid: o.OwnerUID}
+	case o.local():
+		return seat{}
+	default:
+		return remoteSeat(remote)
 	}
-	return a
+}
+
+// take counts a connection. On a full listener a connection that rests gives way.
+func (l *Listener) take(c *conn) (reason string) {
+	at := c.origin.seat()
+	reason = l.seats.take(at)
+	if reason == ReasonTooMany && l.resting.giveWay(l.seats.count) {
+		reason = l.seats.take(at)
+	}
+	if reason == "" {
+		c.seat = &at
+	}
+	return reason
 }
 
 // examine gets the kernel's facts about a connection before its first byte is read, and
 // passes it to Accept or closes it.
 func (l *Listener) examine(c *conn) {
 	reason := l.stamp(c.Conn, &c.origin)
+	if c.origin.local() {
+		l.seats.known()
+	}
+	if reason == "" {
+		reason = l.take(c)
+	}
 	if reason == "" {
 		reason = l.guard(c)
 	}
@@ -121,12 +142,12 @@ func (l *Listener) stamp(c net.Conn, o *Origin) (reason string) {
 	if u, ok := c.(*net.UnixConn); ok {
 		return l.stampUnix(u, o)
 	}
-	if !l.Loopback {
+	if !o.local() {
 		return ""
 	}
 	reason = o.stampOwner(peer.OwnerOfTCP)
 	if l.AuthEnforced {
-		return "" // the token decides; the owner only distinguishes failing callers
+		return "" // the token decides; the owner only distinguishes and limits callers
 	}
 	if reason == "" && o.Owner == OwnerSame && l.opts.Holders != nil {
 		return o.stampHolder()

@@ -159,28 +159,29 @@ func TestSeatsAreCountedByRemote(t *testing.T) {
 	t.Parallel()
 	s := newSeats(100, 2)
 	a := netip.MustParseAddr
-	var keys []netip.Addr
+	var taken []seat
 	for i, tc := range []struct{ remote, reason string }{
 		{"192.0.2.1", ""}, {"192.0.2.1", ""}, {"192.0.2.1", ReasonTooManyHere}, {"::ffff:192.0.2.1", ReasonTooManyHere},
 		{"192.0.2.2", ""},
 		{"2001:db8::1", ""}, {"2001:db8::2", ""}, {"2001:db8::ffff:3", ReasonTooManyHere}, {"2001:db8:0:1::1", ""},
 		{"127.0.0.1", ""}, {"127.0.0.1", ""}, {"127.0.0.1", ""}, {"::1", ""}, {"::1", ""}, {"::1", ""},
 	} {
-		key, reason := s.take(a(tc.remote))
+		o := &Origin{Listener: &Listener{}, Remote: netip.AddrPortFrom(a(tc.remote), 1)}
+		reason := s.take(o.seat())
 		if reason != tc.reason {
 			t.Errorf("%d %s: %q", i, tc.remote, reason)
 		}
 		if reason == "" {
-			keys = append(keys, key)
+			taken = append(taken, o.seat())
 		}
 	}
-	for _, k := range keys {
-		s.leave(k)
+	for _, at := range taken {
+		s.leave(at)
 	}
-	if s.taken() != 0 || len(s.byRemote) != 0 {
-		t.Errorf("%d open, %v left", s.taken(), s.byRemote)
+	if s.taken() != 0 || len(s.of) != 0 {
+		t.Errorf("%d open, %v left", s.taken(), s.of)
 	}
-	if _, reason := s.take(netip.Addr{}); reason != "" {
+	if reason := s.take((&Origin{Listener: &Listener{}}).seat()); reason != "" {
 		t.Errorf("a Unix peer: %q", reason)
 	}
 }

@@ -62,6 +62,9 @@ func (o *Origin) here() bool {
 	return remote.IsValid() && (remote.IsLoopback() || remote == o.Local.Addr())
 }
 
+// local reports whether the other end must be on this machine, by the listener or its address.
+func (o *Origin) local() bool { return o.Listener.Loopback || o.here() }
+
 // stampHolder checks the process that holds the other end of a loopback connection: there
 // must be one, and it must not belong to the daemon.
 func (o *Origin) stampHolder() (reason string) {

@@ -62,8 +62,9 @@ type Options struct {
 
 	// MaxConns is the maximum number of open connections of one listener; 0 means
 	// 4096. MaxPerRemote is the maximum from one remote address (an IPv6 /64 counts
-	// as one); 0 means 256. It does not apply to local callers, which share one
-	// address, or to trusted proxies.
+	// as one) or of one other user of this machine, all of which have three quarters
+	// together; 0 means 256. It does not apply to the daemon's own user, or to trusted
+	// proxies.
 	MaxConns, MaxPerRemote int
 
 	// allowForeign admits Unix peers of another pid or mount namespace, of which only the

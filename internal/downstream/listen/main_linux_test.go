@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,6 +58,18 @@ func helper(mode string, args []string) error {
 		n, err := c.Read(make([]byte, 1))
 		fmt.Println("read", n, err == io.EOF || errors.Is(err, syscall.ECONNRESET))
 		_, err = io.Copy(io.Discard, os.Stdin)
+		return err
+	case "dial-many": // address, number: holds connections until its stdin ends
+		n, err := strconv.Atoi(args[1])
+		var held []net.Conn
+		for len(held) < n && err == nil {
+			var c net.Conn
+			c, err = net.Dial("tcp", args[0])
+			held = append(held, c)
+		}
+		fmt.Println("connected")
+		io.Copy(io.Discard, os.Stdin)
+		runtime.KeepAlive(held)
 		return err
 	case "dial-and-leave", "dial-and-leave-later": // path: connects, leaves the descriptor to a child, exits
 		c, err := net.Dial("unix", args[0])

@@ -110,7 +110,7 @@ type conn struct {
 	net.Conn
 	origin Origin
 	once   sync.Once
-	leave  func()
+	seat   *seat // nil: not counted
 	err    error
 
 	answered atomic.Bool // a request has ended, and no deadline was set since

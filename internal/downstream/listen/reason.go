@@ -4,17 +4,18 @@ import "github.com/doorward/doorward/internal/downstream/attest"
 
 // The reasons for refusing a connection, as reported to OnRefused.
 const (
-	ReasonOtherUser    = "the Unix peer is another user"
-	ReasonUnattested   = "the Unix peer could not be attested"
-	ReasonForeign      = "the Unix peer is in another pid or mount namespace"
-	ReasonOwnChild     = "the Unix peer was started by the daemon itself"
-	ReasonOwnSocket    = "the loopback socket is held by a server of the daemon"
-	ReasonOtherOwner   = "the loopback socket belongs to another user"
-	ReasonNoOwner      = "no user was found for the loopback socket"
-	ReasonNoHolder     = "no process was found that holds the loopback socket"
-	ReasonTooMany      = "too many connections on the listener"
-	ReasonTooManyHere  = "too many connections from one address"
-	ReasonAcceptFailed = "accepting failed"
+	ReasonOtherUser     = "the Unix peer is another user"
+	ReasonUnattested    = "the Unix peer could not be attested"
+	ReasonForeign       = "the Unix peer is in another pid or mount namespace"
+	ReasonOwnChild      = "the Unix peer was started by the daemon itself"
+	ReasonOwnSocket     = "the loopback socket is held by a server of the daemon"
+	ReasonOtherOwner    = "the loopback socket belongs to another user"
+	ReasonNoOwner       = "no user was found for the loopback socket"
+	ReasonNoHolder      = "no process was found that holds the loopback socket"
+	ReasonTooMany       = "too many connections on the listener"
+	ReasonTooManyHere   = "too many connections from one address"
+	ReasonTooManyOfUser = "too many connections of other users of this machine"
+	ReasonAcceptFailed  = "accepting failed"
 )
 
 // The reasons for closing a connection of the Unix socket later, because of its data. A
@@ -28,5 +29,5 @@ const (
 )
 
 var reasons = [...]string{ReasonOtherUser, ReasonUnattested, ReasonForeign, ReasonOwnChild, ReasonOwnSocket, ReasonOtherOwner,
-	ReasonNoOwner, ReasonNoHolder, ReasonTooMany, ReasonTooManyHere, ReasonAcceptFailed,
+	ReasonNoOwner, ReasonNoHolder, ReasonTooMany, ReasonTooManyHere, ReasonTooManyOfUser, ReasonAcceptFailed,
 	ReasonOtherWriter, ReasonNoWriter, ReasonCutOff, ReasonDescriptors, ReasonDeadWriter}

@@ -107,7 +107,9 @@ func (c *conn) end() error {
 		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
 		c.err = c.Conn.Close()
 		c.origin.Peer.Close()
-		c.leave()
+		if c.seat != nil {
+			c.origin.Listener.seats.leave(*c.seat)
+		}
 	})
 	return c.err
 }
@@ -173,6 +175,37 @@ func (r *resting) old(before time.Time) (all []*conn) {
 		}
 	}
 	return all
+}
+
+// looks is how many resting connections giveWay compares.
+const looks = 16
+
+// giveWay closes a connection that rests: of a few, one whose seat has the most connections.
+// False: none rests.
+func (r *resting) giveWay(count func(seat) int) bool {
+	c := r.greediest(count)
+	if c == nil || !r.take(c) {
+		return false
+	}
+	c.end()
+	return true
+}
+
+// greediest returns the connection with the highest count among a few that rest, in no order; nil:
+// none rests.
+func (r *resting) greediest(count func(seat) int) (most *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	looked := 0
+	for c := range r.conns {
+		if most == nil || count(*c.seat) > count(*most.seat) {
+			most = c
+		}
+		if looked++; looked == looks {
+			break
+		}
+	}
+	return most
 }
 
 // wake passes a connection with data to Accept.
