@@ -91,19 +91,10 @@ func waitForHeld(ctx context.Context, o *invocation, before []admin.PendingCall)
 	return all, err
 }
 
-// heldCall identifies a held call. A daemon that starts again counts from 1 again, so the
-// number alone is not enough; an equal call with an equal number differs in its time.
-type heldCall struct {
-	n             uint64
-	time, preview string
-}
-
-func heldCallOf(c admin.PendingCall) heldCall { return heldCall{c.N, c.Time, c.Preview} }
-
 // followPending asks the operator about each held call once. A daemon that has answered once
 // may end and start again.
 func followPending(ctx context.Context, o *invocation) error {
-	seen := map[heldCall]bool{}
+	seen := map[uint64]bool{}
 	keys := keyboard{os.Stdin}
 	var all []admin.PendingCall
 	met, away := false, false
@@ -122,10 +113,10 @@ func followPending(ctx context.Context, o *invocation) error {
 		}
 		met, away = true, false
 		for _, c := range all {
-			if seen[heldCallOf(c)] {
+			if seen[c.N] {
 				continue
 			}
-			seen[heldCallOf(c)] = true
+			seen[c.N] = true
 			switch err := askAbout(ctx, o, keys, c); {
 			case errors.Is(err, errInterrupted), ctx.Err() != nil:
 				return nil
@@ -148,7 +139,7 @@ var errElsewhere = errors.New("settled elsewhere")
 func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open context.Context, end func()) {
 	open, stop := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
-	is := func(q admin.PendingCall) bool { return heldCallOf(q) == heldCallOf(c) }
+	is := func(q admin.PendingCall) bool { return q.N == c.N }
 	watch.Go(func() {
 		var all []admin.PendingCall
 		for open.Err() == nil {
