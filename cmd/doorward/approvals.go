@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"slices"
@@ -101,7 +103,7 @@ func followPending(ctx context.Context, o *invocation) error {
 	for ctx.Err() == nil {
 		var err error
 		if all, err = waitForHeld(ctx, o, all); err != nil && ctx.Err() == nil {
-			if _, answered := errors.AsType[*client.AdminError](err); answered || !met {
+			if !met || isFinal(err) {
 				return approvalFailure(err)
 			}
 			if !away {
@@ -131,10 +133,19 @@ func followPending(ctx context.Context, o *invocation) error {
 	return nil
 }
 
+// isFinal reports whether a request that fails with err fails again when it is repeated. A daemon
+// that ends and starts again causes no such error.
+func isFinal(err error) bool {
+	_, answered := errors.AsType[*client.AdminError](err)
+	_, other := errors.AsType[*json.UnmarshalTypeError](err) // a list that another version made
+	return answered || other || errors.Is(err, client.ErrNotOurs) || errors.Is(err, fs.ErrPermission)
+}
+
 // errElsewhere ends a question about a call that is no longer held.
 var errElsewhere = errors.New("settled elsewhere")
 
-// whileOpen returns a context that ends with errElsewhere when the call is no longer held.
+// whileOpen returns a context that ends with errElsewhere when the call is no longer held, and
+// with another error when that cannot be known any more.
 // end must be called; it stops the goroutine that watches the call.
 func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open context.Context, end func()) {
 	open, stop := context.WithCancelCause(ctx)
@@ -144,7 +155,10 @@ func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open co
 		var all []admin.PendingCall
 		for open.Err() == nil {
 			var err error
-			if all, err = waitForHeld(open, o, all); err == nil && !slices.ContainsFunc(all, is) {
+			switch all, err = waitForHeld(open, o, all); {
+			case err != nil && isFinal(err):
+				stop(approvalFailure(err))
+			case err == nil && !slices.ContainsFunc(all, is):
 				stop(errElsewhere)
 			}
 			betweenRequests(open)
