@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"slices"
@@ -91,26 +93,17 @@ func waitForHeld(ctx context.Context, o *invocation, before []admin.PendingCall)
 	return all, err
 }
 
-// heldCall identifies a held call. A daemon that starts again counts from 1 again, so the
-// number alone is not enough; an equal call with an equal number differs in its time.
-type heldCall struct {
-	n             uint64
-	time, preview string
-}
-
-func heldCallOf(c admin.PendingCall) heldCall { return heldCall{c.N, c.Time, c.Preview} }
-
 // followPending asks the operator about each held call once. A daemon that has answered once
 // may end and start again.
 func followPending(ctx context.Context, o *invocation) error {
-	seen := map[heldCall]bool{}
+	seen := map[uint64]bool{}
 	keys := keyboard{os.Stdin}
 	var all []admin.PendingCall
 	met, away := false, false
 	for ctx.Err() == nil {
 		var err error
 		if all, err = waitForHeld(ctx, o, all); err != nil && ctx.Err() == nil {
-			if _, answered := errors.AsType[*client.AdminError](err); answered || !met {
+			if !met || isFinal(err) {
 				return approvalFailure(err)
 			}
 			if !away {
@@ -122,10 +115,10 @@ func followPending(ctx context.Context, o *invocation) error {
 		}
 		met, away = true, false
 		for _, c := range all {
-			if seen[heldCallOf(c)] {
+			if seen[c.N] {
 				continue
 			}
-			seen[heldCallOf(c)] = true
+			seen[c.N] = true
 			switch err := askAbout(ctx, o, keys, c); {
 			case errors.Is(err, errInterrupted), ctx.Err() != nil:
 				return nil
@@ -140,20 +133,32 @@ func followPending(ctx context.Context, o *invocation) error {
 	return nil
 }
 
+// isFinal reports whether a request that fails with err fails again when it is repeated. A daemon
+// that ends and starts again causes no such error.
+func isFinal(err error) bool {
+	_, answered := errors.AsType[*client.AdminError](err)
+	_, other := errors.AsType[*json.UnmarshalTypeError](err) // a list that another version made
+	return answered || other || errors.Is(err, client.ErrNotOurs) || errors.Is(err, fs.ErrPermission)
+}
+
 // errElsewhere ends a question about a call that is no longer held.
 var errElsewhere = errors.New("settled elsewhere")
 
-// whileOpen returns a context that ends with errElsewhere when the call is no longer held.
+// whileOpen returns a context that ends with errElsewhere when the call is no longer held, and
+// with another error when that cannot be known any more.
 // end must be called; it stops the goroutine that watches the call.
 func whileOpen(ctx context.Context, o *invocation, c admin.PendingCall) (open context.Context, end func()) {
 	open, stop := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
-	is := func(q admin.PendingCall) bool { return heldCallOf(q) == heldCallOf(c) }
+	is := func(q admin.PendingCall) bool { return q.N == c.N }
 	watch.Go(func() {
 		var all []admin.PendingCall
 		for open.Err() == nil {
 			var err error
-			if all, err = waitForHeld(open, o, all); err == nil && !slices.ContainsFunc(all, is) {
+			switch all, err = waitForHeld(open, o, all); {
+			case err != nil && isFinal(err):
+				stop(approvalFailure(err))
+			case err == nil && !slices.ContainsFunc(all, is):
 				stop(errElsewhere)
 			}
 			betweenRequests(open)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/doorward/doorward/internal/base/durable"
@@ -31,18 +32,24 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// grantsFile is the file of grants that outlive the daemon.
-const grantsFile = "approvals.json"
+// The files of what outlives the daemon: the grants, and the last number of a held call.
+const (
+	grantsFile = "approvals.json"
+	numberFile = "approvals.last"
+)
 
 // openApprovals makes the queue of held calls, with the grants of earlier runs.
 func (d *Daemon) openApprovals() (*relay.Hold, error) {
-	path := filepath.Join(d.o.StateDir, grantsFile)
-	saved, err := readGrants(path)
-	if err != nil {
-		return nil, fmt.Errorf("the approvals in %s cannot be read, perhaps because a newer version wrote them: %w; move the file away, and approve again", path, err)
+	grants, number := filepath.Join(d.o.StateDir, grantsFile), filepath.Join(d.o.StateDir, numberFile)
+	var saved []approval.Grant
+	var last uint64
+	if err := errors.Join(readKept(grants, &saved), readKept(number, &last)); err != nil {
+		return nil, err
 	}
 	c := d.o.Config.Approvals
-	o := approval.Options{Expire: c.Expire, Record: d.audit.Append, Save: func(all []approval.Grant) error { return saveGrants(path, all) }}
+	o := approval.Options{Last: last, Give: func(n uint64) error { return durable.ReplaceLocked(number, strconv.AppendUint(nil, n, 10)) },
+		Expire: c.Expire, Record: d.audit.Append, Save: func(all []approval.Grant) error { return saveGrants(grants, all) }}
+	var err error
 	if o.Notify, err = openNotices(d, c.Notify); err != nil {
 		return nil, err
 	}
@@ -51,15 +58,19 @@ func (d *Daemon) openApprovals() (*relay.Hold, error) {
 	return &relay.Hold{Queue: d.approvals, Wait: waitOf(c), Page: d.decisionsPage}, nil
 }
 
-func readGrants(path string) (all []approval.Grant, err error) {
+// readKept reads a file of approvals into out. A file that does not exist changes nothing.
+func readKept(path string, out any) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
 	if err == nil {
-		err = json.Unmarshal(b, &all)
+		err = json.Unmarshal(b, out)
 	}
-	return all, err
+	if err != nil {
+		return fmt.Errorf("the approvals in %s cannot be read, perhaps because a newer version wrote them: %w; move the file away, and approve again", path, err)
+	}
+	return nil
 }
 
 func saveGrants(path string, all []approval.Grant) error {

@@ -66,8 +66,15 @@ func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 		}
 		all[i].to = append(all[i].to, addressee{l.To, l.PeerID, l.Principal})
 	}
+	for i := range all {
+		keys[i] += fmt.Sprint(all[i].to) // for other recipients the message has another number
+	}
+	numbers, err := h.d.approvals.Number(keys)
+	if err != nil {
+		return nil, err
+	}
 	var out []approval.Question
-	for i, n := range h.d.approvals.Number(keys) {
+	for i, n := range numbers {
 		q, err := all[i].shown(n, h.d.o.Config.Agent.Hold)
 		if err != nil {
 			return nil, err

@@ -120,7 +120,7 @@ func newMailKeys(stateDir string) (k mailKeys, err error) {
 
 func mailLimits(a config.Agent) mail.Limits {
 	return mail.Limits{MailboxMessages: a.MailboxMessages, MailboxBytes: a.MailboxBytes, SenderMessages: a.SenderMessages,
-		Namespace: a.Peers, Lease: a.Lease, Attempts: a.Retries, Hold: a.Hold, Session: a.Session, TTL: a.TTL, Confirmed: a.Keep.Confirmed}
+		Namespace: a.Peers, Lease: a.Lease, Attempts: a.Retries, Hold: a.Hold, Session: a.Session, TTL: a.TTL, ConfirmedKept: a.Keep.Confirmed}
 }
 
 func serverLimits(a config.Agent) agent.Limits {

@@ -38,7 +38,7 @@ type acts struct {
 
 // of returns the act of an exchange on a server.
 func (d *acts) of(x *front.Exchange, server, action, name string) gate.Act {
-	a := gate.Act{Who: x.Who, Action: action, Server: server, Name: name, Bytes: x.Size, Confirmed: x.Confirmed, Delivery: x.Delivery}
+	a := gate.Act{Who: x.Who, Action: action, Server: server, Name: name, Bytes: x.Size, SameProgram: x.SameProgram, Delivery: x.Delivery}
 	if b := d.table.Load().byName[server]; b != nil {
 		a.Source = b.Source
 	}

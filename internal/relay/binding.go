@@ -104,14 +104,14 @@ func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) bool {
 	if level == nil || c.era != front.Legacy || rawjson.GetPath(c.hello, "capabilities", "logging") == nil {
 		return false
 	}
-	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Size: int64(len(level)), Confirmed: d.session.Confirmed()}
+	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Size: int64(len(level)), SameProgram: d.session.SameProgram()}
 	return d.sessions.levels.set(ctx, &x, b, c, level)
 }
 
 // deliver hands an event of server b to the session's standalone stream, as
 // long as the session may use that server.
 func (d *binding) deliver(b *backend, e upstream.Event) {
-	if !d.sessions.sight.mayHear(d.session.Owner(), b, e, d.session.Confirmed()) {
+	if !d.sessions.sight.mayHear(d.session.Owner(), b, e, d.session.SameProgram()) {
 		return
 	}
 	e.Params = withoutListen(e.Params)

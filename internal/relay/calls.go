@@ -57,7 +57,7 @@ func (k *calls) parkable(ctx context.Context, l *link, c *liveConn, x *front.Exc
 	p := &parked{gate: k.gate, seal: k.seal, parkFor: k.parkFor, link: l, conn: c, id: rand.Text(), found: t.found,
 		open: make(map[string]*inquiry), changed: make(chan struct{})}
 	who := *x
-	p.to = question.Client{X: front.Exchange{Who: who.Who, Confirmed: who.Confirmed, Delivery: who.Delivery}, Inside: true,
+	p.to = question.Client{X: front.Exchange{Who: who.Who, SameProgram: who.SameProgram, Delivery: who.Delivery}, Inside: true,
 		Caps: bytes.Clone(rawjson.GetPath(x.Params, "_meta", wire.MetaCapabilities))}
 	p.ctx, p.cancel = context.WithCancel(l.ctx)
 	own := *req

@@ -45,7 +45,7 @@ func (e *ear) fail(ctx context.Context, err error) front.Reply {
 // deliver queues an event if policy still lets the client receive it.
 func (e *ear) deliver(ev upstream.Event) {
 	x := e.sub.x
-	if !e.sub.from.sight.mayHear(x.Who, e.b, ev, x.Confirmed) {
+	if !e.sub.from.sight.mayHear(x.Who, e.b, ev, x.SameProgram) {
 		return
 	}
 	switch {
@@ -63,7 +63,7 @@ func (e *ear) deliver(ev upstream.Event) {
 // not receive its questions.
 func (e *ear) ofTask(ev *upstream.Event) bool {
 	x := e.sub.x
-	to := question.Client{X: front.Exchange{Who: x.Who, Confirmed: x.Confirmed, Delivery: x.Delivery}, Caps: e.sub.caps}
+	to := question.Client{X: front.Exchange{Who: x.Who, SameProgram: x.SameProgram, Delivery: x.Delivery}, Caps: e.sub.caps}
 	if !e.link.asks.questions.passes(func() question.Client { return to }, ev) {
 		return false
 	}

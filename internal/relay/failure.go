@@ -138,32 +138,34 @@ func (a *failures) heldBack(method string, pass gate.Pass, err error) *front.Rep
 	case errors.As(err, &held):
 		pass.Leave("withheld", 0)
 		refusal := pass.Refuse(held.Reason.Rule(), gate.CodeDenied)
-		if act := pass.Act(); a.owns(act.Who) {
-			e := wire.Error{Code: failure.CodeUpstream, Message: "Upstream failed"}
-			if unknown := failure.UnknownOf(method); unknown != nil {
-				e = *unknown
-			}
-			e.Data = a.local(e.Code, "", refusal.Ref, nil).Data
-			return &front.Reply{Error: a.reasoned(&e, act.Who, failure.WhyWithheld(act.Server, act.Name, held))}
-		}
 		var d *disguised
-		if errors.As(err, &d) {
+		if !a.owns(pass.Act().Who) && errors.As(err, &d) {
 			out := front.Reply{Result: d.reply.Result, Error: d.reply.Error}
 			if out.Error != nil {
 				out.Status = statusFor(method, out.Error)
 			}
 			return &out
 		}
-		if e := failure.UnknownOf(method); e != nil {
-			return &front.Reply{Error: e}
-		}
-		return &front.Reply{Error: a.local(failure.CodeUpstream, "Upstream failed", refusal.Ref, err)}
+		return a.withheld(method, pass.Act(), refusal.Ref, held)
 	case errors.As(err, &cut):
 		pass.Leave("blocked", 0)
 		refusal := pass.Refuse(cut.Rule, gate.CodeDenied)
 		return &front.Reply{Error: a.local(gate.CodeDenied, failure.Blocked, refusal.Ref, nil)}
 	}
 	return nil
+}
+
+// withheld answers an act on a withheld object. ref is the number of the record of the refusal.
+func (a *failures) withheld(method string, act gate.Act, ref uint64, held *pin.Held) *front.Reply {
+	e := a.local(failure.CodeUpstream, "Upstream failed", ref, held)
+	if unknown := failure.UnknownOf(method); unknown != nil {
+		e = unknown
+	}
+	if a.owns(act.Who) {
+		own := wire.Error{Code: e.Code, Message: e.Message, Data: a.local(e.Code, "", ref, nil).Data}
+		e = a.reasoned(&own, act.Who, failure.WhyWithheld(act.Server, act.Name, held))
+	}
+	return &front.Reply{Error: e}
 }
 
 // disguised is the error of a withheld object with the answer to give.

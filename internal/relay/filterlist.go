@@ -50,7 +50,7 @@ func (l *link) mirrors(c *liveConn) bool {
 // keep drops entries that the principal may not use with any arguments, and tools with
 // invalid header annotations where Doorward is the HTTP client.
 func (tr *translation) keep(x *front.Exchange, b *backend, kind listing.Kind, entries []byte, checkHeaders bool) ([]byte, bool) {
-	q := policy.Request{Who: x.Who, Action: kind.Action, Server: b.Name, Confirmed: x.Confirmed, Listing: true}
+	q := policy.Request{Who: x.Who, Action: kind.Action, Server: b.Name, SameProgram: x.SameProgram, Listing: true}
 	out := []byte{'['}
 	changed := false
 	for entry := range rawjson.Elements(entries) {

@@ -18,6 +18,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // Hold configures how acts are held for the operator.
@@ -46,6 +47,7 @@ type holding struct {
 	hold     *Hold
 	watch    watch
 	failures *failures
+	sessions *sessions
 }
 
 // admit takes an act through the gate. An act that policy holds waits for the operator first
@@ -63,6 +65,9 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			}
 			reply := h.failures.refused(err)
 			return t, pass, &reply
+		}
+		if reply := h.withheld(ctx, x, t, act); reply != nil {
+			return t, pass, reply
 		}
 		if act.Definition == "" && h.described(t, &act) || respawned(t.b, act.Generation) {
 			continue
@@ -82,6 +87,29 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 		h.described(t, &act)
 		respawned(t.b, act.Generation)
 	}
+}
+
+// lookFirst is how long a server may take to say what it offers before the operator is asked.
+const lookFirst = 3 * time.Second
+
+// withheld refuses a held call of a tool that pinning withholds: it could not run after an
+// approval. nil: it is not known to be withheld.
+func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act gate.Act) *front.Reply {
+	if t.Method() != "tools/call" || t.b.Pin == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookFirst)
+	defer cancel()
+	c, err := h.sessions.linkFor(x, t.b).get(ctx)
+	if err == nil {
+		_, err = c.offers.Settled(ctx, t.Target)
+	}
+	held, is := errors.AsType[*pin.Held](err)
+	if !is {
+		return nil
+	}
+	refusal := h.gate.Refuse(act, held.Reason.Rule(), gate.CodeDenied, 0)
+	return h.failures.withheld(t.Method(), act, refusal.Ref, held)
 }
 
 // respawned reports whether a connection of b has ended since generation was read. It first

@@ -28,7 +28,7 @@ func (v *levels) raise(ctx context.Context, x *front.Exchange, b *backend, c *li
 		return
 	}
 	params := rawjson.Set(nil, rawjson.Edit{Key: "level", Value: []byte(era.Levels[rank])})
-	x = &front.Exchange{Who: x.Who, Size: int64(len(params)), Confirmed: x.Confirmed}
+	x = &front.Exchange{Who: x.Who, Size: int64(len(params)), SameProgram: x.SameProgram}
 	c.accepted(rank, v.set(ctx, x, b, c, params))
 }
 

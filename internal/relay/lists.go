@@ -294,7 +294,7 @@ func (v *lists) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 			continue
 		}
 		allowed = allowed[1:]
-		q := policy.Request{Who: x.Who, Action: kind.Action, Server: p.Server, Confirmed: x.Confirmed, Listing: true}
+		q := policy.Request{Who: x.Who, Action: kind.Action, Server: p.Server, SameProgram: x.SameProgram, Listing: true}
 		parts[i] = listing.Share{Server: p.Server, Known: true, Entries: shelves[p.Server].Shown(v.gate, q)}
 		size += int64(len(parts[i].Entries))
 	}

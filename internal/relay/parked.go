@@ -348,7 +348,7 @@ func (p *parked) owner() string { return p.to.X.Who.Name() }
 // request of the call: this one may declare fewer capabilities, and policy may have changed.
 func (p *parked) mayHear(x *front.Exchange, q *inquiry) bool {
 	return question.Serves(rawjson.GetPath(x.Params, "_meta", wire.MetaCapabilities), q.method, q.params) &&
-		p.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: p.link.b.Name, Confirmed: x.Confirmed}).Allow
+		p.gate.Allows(policy.Request{Who: x.Who, Action: q.method, Server: p.link.b.Name, SameProgram: x.SameProgram}).Allow
 }
 
 // expire ends a parked call whose client did not come back: first its questions, then the

@@ -79,7 +79,7 @@ func (a *questioner) reply(c *liveConn, id wire.ID, reply upstream.Reply) {
 // answer asks the client, if it may be asked.
 func (a *questioner) answer(ctx context.Context, x *front.Exchange, e upstream.Event) upstream.Reply {
 	who, session := a.whom(x)
-	to := question.Client{X: front.Exchange{Who: who, Session: session, Confirmed: session.Confirmed()}}
+	to := question.Client{X: front.Exchange{Who: who, Session: session, SameProgram: session.SameProgram()}}
 	params := e.Params
 	if !e.Plain && wire.HoldsQuestions(params) {
 		var err error

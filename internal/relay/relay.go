@@ -109,7 +109,7 @@ func (r *Relay) wire(o Options, w watch, info []byte) {
 	r.sight = sight{gate: o.Gate, table: &r.table}
 	r.failures = failures{log: o.Log, dev: o.Dev, owner: o.Owner, place: o.Place, stepUp: o.StepUp, table: &r.table, closing: r.closing}
 	r.leaving = leaving{gate: o.Gate, guide: o.Guide, acts: &r.acts, failures: &r.failures}
-	r.holding = holding{gate: o.Gate, seal: o.Seal, hold: o.Hold, watch: w, failures: &r.failures}
+	r.holding = holding{gate: o.Gate, seal: o.Seal, hold: o.Hold, watch: w, failures: &r.failures, sessions: &r.sessions}
 	r.translation = translation{gate: o.Gate, seal: o.Seal, log: o.Log, info: info, watch: w}
 	r.levels = levels{gate: o.Gate, acts: &r.acts, log: o.Log}
 	r.links = links{gate: o.Gate, info: info, meta: era.OwnMeta(info), closing: r.closing, opens: o.Opened, note: o.Note, log: o.Log, watch: w,

@@ -154,7 +154,7 @@ func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 // subscribesAgain decides and records a subscription that is set up again: policy may
 // have changed since the client asked for it. The subscriptions of one connection share a charge.
 func (d *binding) subscribesAgain(b *backend, uri string, with *gate.Charge) bool {
-	x := front.Exchange{Who: d.session.Owner(), Session: d.session, Confirmed: d.session.Confirmed()}
+	x := front.Exchange{Who: d.session.Owner(), Session: d.session, SameProgram: d.session.SameProgram()}
 	act := d.sessions.acts.of(&x, b.Name, "resources/subscribe", uri)
 	act.With = with
 	return d.sessions.sight.listens(b, act)

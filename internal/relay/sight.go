@@ -53,16 +53,16 @@ func (s *sight) shut(who *principal.Principal, b *backend) bool {
 	return b.Builtin != nil && s.gate.Allows(policy.Request{Who: who, Action: "initialize", Server: b.Name}).Rule == policy.RuleNoMessaging
 }
 
-func (s *sight) mayRead(who *principal.Principal, b *backend, uri string, confirmed bool) policy.Decision {
-	return s.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri, Confirmed: confirmed})
+func (s *sight) mayRead(who *principal.Principal, b *backend, uri string, same bool) policy.Decision {
+	return s.gate.Allows(policy.Request{Who: who, Action: "resources/read", Server: b.Name, Name: uri, SameProgram: same})
 }
 
 // mayHear asks policy again when an event is delivered: it may have changed since the client
 // began to listen.
-func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, confirmed bool) bool {
+func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, same bool) bool {
 	if e.Method == protocol.ResourceUpdated {
 		uri, _ := rawjson.GetString(e.Params, "uri")
-		return s.mayRead(who, b, uri, confirmed).Allow
+		return s.mayRead(who, b, uri, same).Allow
 	}
 	return s.visible(who, b.Name)
 }
@@ -70,7 +70,7 @@ func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, 
 // listens decides and records whether a caller receives the changes of a resource.
 func (s *sight) listens(b *backend, act gate.Act) bool {
 	act.Kind = gate.Stream
-	if d := s.mayRead(act.Who, b, act.Name, act.Confirmed); !d.Allow {
+	if d := s.mayRead(act.Who, b, act.Name, act.SameProgram); !d.Allow {
 		s.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
 		return false
 	}

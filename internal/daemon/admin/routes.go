@@ -48,7 +48,7 @@ func (o Options) explain(r *http.Request) (any, int) {
 		return nil, http.StatusBadRequest
 	}
 	ask := policy.Request{Who: principal.New(q.Get("as")), Action: q.Get("action"), Server: q.Get("server"), Name: q.Get("name"),
-		Confirmed: q.Get("confirmed") == "true"}
+		SameProgram: q.Get("confirmed") == "true"}
 	if q.Get("local") == "true" {
 		ask.Who = ask.Who.WithLocal()
 	}

@@ -125,7 +125,7 @@ func (r trials) value(n *yaml.Node, at, name string, t *policycheck.Trial) {
 	case "local":
 		t.Local = r.src.truth(n, key)
 	case "confirmed":
-		t.Confirmed = r.src.truth(n, key)
+		t.SameProgram = r.src.truth(n, key)
 	case "expect":
 		t.Allow = text() == "allow"
 		if s := n.Value; s != "allow" && s != "deny" && !r.src.report.failed[key] {

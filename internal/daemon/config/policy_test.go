@@ -40,7 +40,7 @@ func TestPolicyTests(t *testing.T) {
 		return principal.Fact{Name: name, Value: value, Grade: g}
 	}
 	want := []policycheck.Trial{
-		{Name: "writes", Line: 2, As: "uid:7", Action: "tools/call", Resource: "notes/add", Local: true, Confirmed: true,
+		{Name: "writes", Line: 2, As: "uid:7", Action: "tools/call", Resource: "notes/add", Local: true, SameProgram: true,
 			Facts: []principal.Fact{fact("uid", "7", principal.Attested), fact("groups", "1,2", principal.Attested), fact("label", "x", principal.Attested),
 				fact("scope", "server:a,agent", principal.Verified), fact("oauth_scope", "a b", principal.Verified), fact("exe", "/usr/bin/x", principal.Observed)},
 			Args: []byte(`{"s":"é\"\u003c\n","n":-1.50,"i":12,"b":true,"z":null,"l":[1,[],{}],"d":"2024-01-02","":{"a b":0}}`), Rule: "r"},

@@ -40,7 +40,7 @@ type linter struct {
 	guarded  bool // it checks whether there are arguments
 	narrowed bool // its conditions depend on the caller
 	args     bool // it reads arguments
-	programs bool // it reads facts that only confirmed requests have
+	programs bool // it reads facts that only requests of the same program have
 }
 
 func (l *linter) say(warning bool, format string, a ...any) {
@@ -62,7 +62,7 @@ func (l *linter) together() {
 		l.fail(`only tools/call, prompts/get and agent.send have arguments, so this forbid would refuse everything else, which has none: write action == Action::"tools/call" in its head, or ask context has args first`)
 	}
 	if !l.permit && l.programs && l.coversHandshakes() {
-		l.warn(`this forbid reads facts of the program, which no handshake and no one-shot request confirms, so it also refuses to open a session: name what it is about, such as action == Action::"tools/call"`)
+		l.warn(`this forbid reads facts of the program, which no handshake and no one-shot request has, so it also refuses to open a session: name what it is about, such as action == Action::"tools/call"`)
 	}
 	if l.permit && !l.narrowed && l.widensScopes() {
 		l.warn("this permit also holds for tokens and OAuth callers whose scope says less: add unless { principal.scoped }, or name the principals that are meant")

@@ -16,7 +16,7 @@ type Trial struct {
 	Line int // its line in the tests file
 
 	As, Action, Resource string // as in `doorward explain`
-	Local, Confirmed     bool
+	Local, SameProgram   bool
 	Facts                []principal.Fact
 	Args                 []byte // a JSON object; nil: a call without arguments
 
@@ -53,7 +53,7 @@ func (t Trial) question() policy.Request {
 		who = who.WithLocal()
 	}
 	server, name, _ := strings.Cut(t.Resource, "/")
-	return policy.Request{Who: who, Action: t.Action, Server: server, Name: name, Args: t.Args, Confirmed: t.Confirmed}
+	return policy.Request{Who: who, Action: t.Action, Server: server, Name: name, Args: t.Args, SameProgram: t.SameProgram}
 }
 
 func allowed(allow bool) string {

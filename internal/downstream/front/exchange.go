@@ -33,9 +33,9 @@ type Exchange struct {
 	Params  []byte      // raw, as it came; nil when absent
 	Header  http.Header // modern HTTP: the request's headers, for Mcp-Param-*
 	Size    int64       // bytes of the message
-	// Confirmed reports that the message names a session that was issued to the same program
+	// SameProgram reports that the message names a session that was issued to the same program
 	// that the observed facts of Who describe.
-	Confirmed bool
+	SameProgram bool
 	// Namespace is the client's label of its project, well-formed and claimed; empty: none.
 	Namespace string
 	// Delivery is the delivery session of the message, verified by the front; empty: none.

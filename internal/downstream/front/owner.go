@@ -27,9 +27,9 @@ func (s *Session) holds() bool {
 	return w == nil || w.Holds()
 }
 
-// Confirmed reports that the session was issued to the program that the facts of Who
+// SameProgram reports that the session was issued to the program that the facts of Who
 // describe, and that this program still runs.
-func (s *Session) Confirmed() bool {
+func (s *Session) SameProgram() bool {
 	if s == nil {
 		return false
 	}
@@ -37,10 +37,10 @@ func (s *Session) Confirmed() bool {
 	return w != nil && w.Holds()
 }
 
-// confirms reports the same for the principal of a request in this session. Facts that were
+// sameProgram reports the same for the principal of a request in this session. Facts that were
 // read on another connection may describe an earlier program of the process, so both
 // witnesses must hold.
-func (s *Session) confirms(who *principal.Principal) bool {
+func (s *Session) sameProgram(who *principal.Principal) bool {
 	issued, now := s.Who.Witness(), who.Witness()
 	return issued != nil && (issued == now || now != nil && now.Holds())
 }

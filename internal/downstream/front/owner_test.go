@@ -200,16 +200,16 @@ func TestAWitnessIsGivenBackOnce(t *testing.T) {
 	})
 }
 
-// A request is confirmed when it names a session that was issued to its own program. An
+// A request is one of the same program when it names a session that was issued to its own program. An
 // initialize, a request of the modern era and a caller without a witness are not.
-func TestARequestInASessionOfItsProgramIsConfirmed(t *testing.T) {
+func TestARequestInASessionOfItsProgramIsOfTheSameProgram(t *testing.T) {
 	t.Parallel()
 	h := open(t, Options{Sessions: 50, SessionsPerPrincipal: 50})
 	one, later := &program{}, &program{}
 	h.who = map[string]*principal.Principal{"one": process("1", one), "later": process("1", later)}
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	h.watch = func(x *Exchange) { mu.Lock(); seen[x.Method] = x.Confirmed; mu.Unlock() }
+	h.watch = func(x *Exchange) { mu.Lock(); seen[x.Method] = x.SameProgram; mu.Unlock() }
 	h.serve = func(context.Context, *Exchange) Reply { return Reply{Result: []byte(`{}`)} }
 	expect := func(method string, want bool) {
 		t.Helper()
@@ -217,7 +217,7 @@ func TestARequestInASessionOfItsProgramIsConfirmed(t *testing.T) {
 		defer mu.Unlock()
 		got, known := seen[method]
 		if !known || got != want {
-			t.Errorf("%s: confirmed %v, known %v", method, got, known)
+			t.Errorf("%s: same program %v, known %v", method, got, known)
 		}
 		delete(seen, method)
 	}

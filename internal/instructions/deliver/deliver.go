@@ -119,7 +119,7 @@ func (s *deliveries) admit(ctx context.Context, r *Reader, o order) (*Text, erro
 
 // within is admit for an order that came by the relay and has a pass.
 func (s *deliveries) within(ctx context.Context, p gate.Pass, r *Reader, o order) (*Text, error) {
-	d := s.readers.decide(r, policy.Request{Action: o.action, Server: ServerName, Name: o.name, Confirmed: p.Act().Confirmed})
+	d := s.readers.decide(r, policy.Request{Action: o.action, Server: ServerName, Name: o.name, SameProgram: p.Act().SameProgram})
 	p = p.As(o.action, ServerName+"/"+o.name, d.Rule)
 	if !d.Allow {
 		return nil, s.denied(p, r, o, d)

@@ -24,7 +24,7 @@ func approved(ctx context.Context, s *deliveries, p gate.Pass, r *Reader, o orde
 	names := textsOf(v, o)
 	for _, name := range names {
 		if ask.Rule == "" {
-			ask = s.readers.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: name, Confirmed: p.Act().Confirmed}).Ask
+			ask = s.readers.decide(r, policy.Request{Action: actionRead, Server: ServerName, Name: name, SameProgram: p.Act().SameProgram}).Ask
 		}
 	}
 	if ask.Rule == "" {

@@ -103,7 +103,7 @@ func noPeer(err error) bool {
 // addressees do not apply. It leaves no record, because the call leaves one. Only send
 // and spawn can wait for the operator: other acts that policy would hold are denied.
 func (c *call) ask(action string, to *addressee) policy.Decision {
-	q := policy.Request{Who: c.pass.Act().Who, Action: action, Confirmed: c.pass.Act().Confirmed, Listing: to == nil && policy.HasArguments(action)}
+	q := policy.Request{Who: c.pass.Act().Who, Action: action, SameProgram: c.pass.Act().SameProgram, Listing: to == nil && policy.HasArguments(action)}
 	q.Holds = c.pass.Act().Holds && (action == policy.AgentSend || action == actionSpawn)
 	if to != nil {
 		q.Args = to.args()

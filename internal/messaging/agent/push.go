@@ -26,8 +26,8 @@ var (
 
 // mayRead reports whether the caller may read its mailbox now. It leaves no record,
 // because the request has one.
-func (s *Server) mayRead(who *principal.Principal, confirmed bool) bool {
-	return s.o.Gate.Allows(policy.Request{Who: who, Action: actionRead, Confirmed: confirmed}).Allow
+func (s *Server) mayRead(who *principal.Principal, same bool) bool {
+	return s.o.Gate.Allows(policy.Request{Who: who, Action: actionRead, SameProgram: same}).Allow
 }
 
 // session returns the session of the connection, outside of a tool call.
@@ -66,7 +66,7 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 	if uri, _ := rawjson.GetString(r.Params, "uri"); uri != inboxURI {
 		return upstream.Reply{Error: errNoURI}, nil
 	}
-	if !c.s.mayRead(c.who, pass.Act().Confirmed) {
+	if !c.s.mayRead(c.who, pass.Act().SameProgram) {
 		return upstream.Reply{Error: errNoPass}, nil
 	}
 	state, err := c.s.look(ctx, c.session())
@@ -112,7 +112,7 @@ func (c *conn) subscribe(ctx context.Context, r *upstream.Request) upstream.Repl
 		return upstream.Reply{Error: errNoURI}
 	}
 	pass, _ := gate.PassOf(ctx)
-	may := func() bool { return c.s.mayRead(c.who, pass.Act().Confirmed) }
+	may := func() bool { return c.s.mayRead(c.who, pass.Act().SameProgram) }
 	if r.Method == "resources/subscribe" && !may() {
 		return upstream.Reply{Error: errNoPass}
 	}
@@ -170,7 +170,7 @@ func (c *conn) listen(ctx context.Context, r *upstream.Request, on func(upstream
 	return upstream.Reply{}, ctx.Err()
 }
 
-// mayListen is mayRead for a connection without a session, which is never confirmed.
+// mayListen is mayRead for a connection without a session, whose program is never known to be the same.
 func (c *conn) mayListen() bool { return c.s.mayRead(c.who, false) }
 
 // updated returns the notification that the inbox has changed; meta names the listen, if

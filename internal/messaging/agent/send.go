@@ -218,8 +218,8 @@ func sendFields(v *mail.Sent, body string, w standings, digest string) []audit.F
 	if v.Replay {
 		fields = append(fields, field("replay", "true"))
 	}
-	if v.Confirmed != "" {
-		fields = append(fields, field("confirmed", v.Confirmed))
+	if v.ConfirmedID != "" {
+		fields = append(fields, field("confirmed", v.ConfirmedID))
 	}
 	if held > 0 {
 		fields = append(fields, number("held", int64(held)))

@@ -165,7 +165,7 @@ func (j receiving) acknowledge(x *box, p Peer, got []row, where string, args ...
 	}
 	n := len(args)
 	query := fmt.Sprintf(`UPDATE deliveries SET state = 'acked', acked_at = ?%d, changed_at = ?%d, due = ?%d, reason = '' WHERE `, n+1, n+1, n+2)
-	changed, err := j.Exec(query+where, append(args, j.now, j.now+j.b.o.Limits.Confirmed.Milliseconds())...)
+	changed, err := j.Exec(query+where, append(args, j.now, j.now+j.b.o.Limits.ConfirmedKept.Milliseconds())...)
 	if err == nil && changed != int64(len(got)) {
 		err = errMoved
 	}

@@ -46,7 +46,7 @@ type Limits struct {
 	Tombstone       time.Duration // 30 days: a tombstone
 	Key             time.Duration // 7 days: an idempotency key
 	BodyKept        time.Duration // 24 h: the text of a message, after a final state other than acked
-	Confirmed       time.Duration // 168 h: the text of a message, after its acknowledgement
+	ConfirmedKept   time.Duration // 168 h: the text of a message, after its acknowledgement
 	RowKept         time.Duration // 7 days: a delivery's row after its final state, and other rows
 	Keys            int           // 10,000 idempotency keys of one peer
 	FormerSessions  int           // 256 former sessions of one principal
@@ -59,7 +59,7 @@ type Limits struct {
 // state.
 func (l Limits) text(state string) time.Duration {
 	if state == Acked {
-		return l.Confirmed
+		return l.ConfirmedKept
 	}
 	return l.BodyKept
 }
@@ -126,7 +126,7 @@ func (l Limits) withDefaults() Limits {
 		Tombstone:       cmp.Or(l.Tombstone, 30*24*time.Hour),
 		Key:             cmp.Or(l.Key, 7*24*time.Hour),
 		BodyKept:        cmp.Or(l.BodyKept, 24*time.Hour),
-		Confirmed:       cmp.Or(l.Confirmed, 7*24*time.Hour),
+		ConfirmedKept:   cmp.Or(l.ConfirmedKept, 7*24*time.Hour),
 		RowKept:         cmp.Or(l.RowKept, 7*24*time.Hour),
 		Keys:            cmp.Or(l.Keys, 10_000),
 		FormerSessions:  cmp.Or(l.FormerSessions, 256),

@@ -57,14 +57,14 @@ type Draft struct {
 
 // Sent is the outcome of Send.
 type Sent struct {
-	From       Peer
-	MessageID  string
-	Thread     string
-	Replay     bool
-	AcceptedAt int64
-	Cleaned    int
-	Confirmed  string // the id of the message that it answers, if that was not final yet
-	Deliveries []Placed
+	From        Peer
+	MessageID   string
+	Thread      string
+	Replay      bool
+	AcceptedAt  int64
+	Cleaned     int
+	ConfirmedID string // the id of the message that it answers, if that was not final yet
+	Deliveries  []Placed
 }
 
 // Placed is one delivery of a sent message. Live reports whether the recipient's session

@@ -111,7 +111,7 @@ func (j sending) send(from sender, d Draft) (*Sent, error) {
 	}
 	out := &Sent{MessageID: m.id, Thread: m.thread, AcceptedAt: j.now, Cleaned: d.Cleaned}
 	if m.replyTo != "" {
-		if out.Confirmed, err = j.answered(m, d.To); err != nil {
+		if out.ConfirmedID, err = j.answered(m, d.To); err != nil {
 			return nil, err
 		}
 	}

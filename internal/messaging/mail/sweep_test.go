@@ -197,13 +197,13 @@ func sessionsBefore(session string) (out []string) {
 	return out
 }
 
-// The text of a confirmed message is kept for the configured time Confirmed, which may be
+// The text of a confirmed message is kept for the configured time ConfirmedKept, which may be
 // longer or shorter than that of an expired message.
 func TestTheTextOfAConfirmedMessageHasItsOwnLifetime(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []time.Duration{2 * time.Hour, 72 * time.Hour, 20 * 24 * time.Hour} {
 		t.Run(keep.String(), func(t *testing.T) {
-			onSQLite(t, mail.Options{Limits: mail.Limits{Confirmed: keep}}, func(t *testing.T, b *bed) {
+			onSQLite(t, mail.Options{Limits: mail.Limits{ConfirmedKept: keep}}, func(t *testing.T, b *bed) {
 				planner, tester := b.join("planner"), b.join("tester")
 				sent := planner.send(draft("remember this", tester))
 				tester.read(tester.inbox(mail.Fetch{}))

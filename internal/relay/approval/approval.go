@@ -4,7 +4,7 @@
 // Invariants: one approval runs one act, at most once, and only for a caller that still waits
 // or comes back for it. A question, its answer, its expiry and a grant are recorded before
 // they have an effect. An act that is not decided in time is not done. Arguments are kept in
-// memory only.
+// memory only. A number is given to one question, also after a restart.
 package approval
 
 import (
@@ -87,6 +87,8 @@ type Options struct {
 	Expire time.Duration                       // how long a question is open
 	Record func(*audit.Record) (uint64, error) // writes one record and returns its number
 	Save   func(grants []Grant) error          // stores the grants that outlive the process
+	Last   uint64                              // number that was given last, by an earlier run
+	Give   func(n uint64) error                // stores the last number, before it is given; nil: the next run gives it again
 	Notify func(Question)                      // tells the operator; nil: nothing does
 	Now    func() time.Time                    // nil: the wall clock, which goes on while the machine is suspended
 
@@ -157,7 +159,7 @@ func New(o Options, saved []Grant) *Queue {
 	if o.Elapsed == nil {
 		o.Elapsed = elapsed()
 	}
-	q := &Queue{o: o, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]int{}, uses: map[string]bool{}}
+	q := &Queue{o: o, last: o.Last, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]int{}, uses: map[string]bool{}}
 	q.grants = q.resume(saved)
 	return q
 }
@@ -234,7 +236,10 @@ func (q *Queue) ask(c Call) (*question, error) {
 		Server: c.Act.Server, Tool: c.Act.Name, Action: c.Act.Action, Args: string(c.Args),
 		Rule: c.Held.Ask.Rule, Reason: c.Held.Ask.Reason, Notes: q.notes(c)}}
 	at.shown.Preview = at.shown.Digest()
-	var err error
+	err := q.give(at.shown.N)
+	if err != nil {
+		return nil, err
+	}
 	if at.ref, err = q.record(at, "approval.asked", c.Act.Who, 0, audit.Field{Name: "expires", Value: at.shown.Expires.UTC().Format(time.RFC3339)}); err != nil {
 		return nil, err
 	}

@@ -6,16 +6,25 @@ import (
 	"time"
 )
 
-// elapsed returns a clock of the time since the start of the machine, suspensions included. A
-// system without /proc/uptime has one of the time since now, without them.
+// elapsed returns a clock of the time since the start of the machine, suspensions included. It
+// opens /proc/uptime once, and so goes on when the process has no descriptors left. Without that
+// file, or while it cannot be read, the time goes on from the beginning without suspensions.
 func elapsed() func() time.Duration {
 	begun := time.Now()
+	file, _ := os.Open("/proc/uptime") // nil cannot be read
+	first, _ := uptime(file)
 	return func() time.Duration {
-		text, _ := os.ReadFile("/proc/uptime")
-		seconds, _, _ := strings.Cut(string(text), " ")
-		if d, err := time.ParseDuration(seconds + "s"); err == nil {
+		if d, ok := uptime(file); ok {
 			return d
 		}
-		return time.Since(begun)
+		return first + time.Since(begun)
 	}
+}
+
+func uptime(file *os.File) (time.Duration, bool) {
+	var b [64]byte
+	n, _ := file.ReadAt(b[:], 0) // it ends before 64 bytes
+	seconds, _, _ := strings.Cut(string(b[:n]), " ")
+	d, err := time.ParseDuration(seconds + "s")
+	return d, err == nil
 }

@@ -64,8 +64,8 @@ type Act struct {
 	// Each holds the servers of an act on several servers; nil: the act is on Server.
 	Each []string
 
-	Args      []byte // of a call, raw; for the decision, never for the record
-	Confirmed bool   // see policy.Request
+	Args        []byte // of a call, raw; for the decision, never for the record
+	SameProgram bool   // see policy.Request
 
 	Kind Kind
 	With *Charge // shared by the acts that count as one; nil: this act counts by itself
@@ -219,5 +219,5 @@ func (g *Gate) decide(a Act) (Pass, error) {
 }
 
 func question(a Act) policy.Request {
-	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, Confirmed: a.Confirmed, Holds: a.Holds && a.Each == nil, Tool: a.Tool}
+	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, SameProgram: a.SameProgram, Holds: a.Holds && a.Each == nil, Tool: a.Tool}
 }

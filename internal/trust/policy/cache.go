@@ -20,11 +20,11 @@ const (
 // key holds everything that a verdict depends on.
 type key struct {
 	who, action, server, name string
-	confirmed                 bool
+	sameProgram               bool
 }
 
 func keyOf(q Request) key {
-	return key{q.Who.Identity(), q.Action, q.Server, q.Name, q.Confirmed}
+	return key{q.Who.Identity(), q.Action, q.Server, q.Name, q.SameProgram}
 }
 
 func (k *key) fits() bool {

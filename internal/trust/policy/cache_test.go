@@ -26,14 +26,14 @@ func TestCacheTellsQuestionsApart(t *testing.T) {
 	s := with(t, `
 @id("exe") forbid (principal == Principal::"uid:1000", action == Action::"tools/call", resource == Tool::"notes/exe") unless { context.observed.exe == "/usr/bin/node" };
 @id("label") forbid (principal == Principal::"uid:1000", action == Action::"tools/call", resource == Tool::"notes/label") unless { context.attested.label == "a" };`)
-	confirmed := callOf(withFacts(), "exe", "")
-	confirmed.Confirmed = true
+	same := callOf(withFacts(), "exe", "")
+	same.SameProgram = true
 	labelled := func(v string) *principal.Principal {
 		return principal.New("uid:1000", principal.Fact{Name: "label", Value: v, Grade: principal.Attested})
 	}
 	rows := []answer{
 		{callOf(withFacts(), "exe", ""), false, "exe"},
-		{confirmed, true, "default.owner"},
+		{same, true, "default.owner"},
 		{callOf(labelled("a"), "label", ""), true, "default.owner"},
 		{callOf(labelled("b"), "label", ""), false, "label"},
 		{callOf(principal.New("token:t"), "x", ""), true, "default.token"},

@@ -10,8 +10,8 @@ import "github.com/doorward/doorward/internal/trust/principal"
 func (s *Set) Decide(q Request) Decision {
 	d := s.decideHeld(q)
 	for who := q.Who.Parent(); who != nil && d.Allow; who = who.Parent() {
-		// The session id that the agent echoes confirms nothing about its ancestor's program.
-		q.Who, q.Confirmed = who, false
+		// The session id that the agent echoes says nothing about its ancestor's program.
+		q.Who, q.SameProgram = who, false
 		above := s.decideHeld(q)
 		if !above.Allow {
 			above.Reason = beyondParent

@@ -29,7 +29,7 @@ const (
 type Fact struct {
 	Form  Form
 	Sep   string // between the elements of a set
-	Image bool   // it describes the program: see Request.Confirmed
+	Image bool   // it describes the program: see Request.SameProgram
 }
 
 // KnownFacts are the facts that rules can read, by name. Any other name in a rule is a
@@ -47,14 +47,14 @@ var KnownFacts = map[string]Fact{
 
 // contextOf returns the facts that some rule reads, each under exactly its grade. A fact
 // that could not be read is absent, and so is a fact about the program if the
-// request does not confirm it.
-func (s *Set) contextOf(p *principal.Principal, confirmed bool) types.Record {
+// request is not known to come from the same one (Request.SameProgram).
+func (s *Set) contextOf(p *principal.Principal, same bool) types.Record {
 	context := types.RecordMap{}
 	for _, grade := range []principal.Grade{principal.Attested, principal.Verified, principal.Observed} {
 		group := types.RecordMap{}
 		for _, f := range p.Facts() {
 			k := KnownFacts[f.Name]
-			if _, twice := group[types.String(f.Name)]; twice || f.Grade != grade || k.Image && !confirmed || !slices.Contains(s.facts, f.Name) {
+			if _, twice := group[types.String(f.Name)]; twice || f.Grade != grade || k.Image && !same || !slices.Contains(s.facts, f.Name) {
 				continue
 			}
 			if v := k.Value(f.Value); v != nil {

@@ -19,7 +19,7 @@ func TestFactsStandUnderTheirGrade(t *testing.T) {
 	for _, c := range []struct {
 		who       *principal.Principal
 		condition string
-		confirmed bool
+		same      bool
 		allow     bool
 	}{
 		{withFacts(), `context.attested.uid == 1000 && context.attested.gid < 101`, false, true},
@@ -43,7 +43,7 @@ func TestFactsStandUnderTheirGrade(t *testing.T) {
 		{withFacts(), `context.verified.token != "x"`, false, false},
 		{tok, `context.attested.uid != 1`, false, false},
 
-		// Facts of the program need a request that confirms them.
+		// Facts of the program need a request of the same program.
 		{withFacts(), `context.observed.exe == "/usr/bin/node"`, false, false},
 		{withFacts(), `context.observed.exe == "/usr/bin/node"`, true, true},
 		{withFacts(), `context.observed.exe == "/usr/bin/curl"`, true, false},
@@ -56,7 +56,7 @@ func TestFactsStandUnderTheirGrade(t *testing.T) {
 		{withFacts(), `context has observed && context has attested && context has verified && !(context has args && context.args has x)`, false, true},
 	} {
 		q := callOf(c.who, "x", "")
-		q.Confirmed = c.confirmed
+		q.SameProgram = c.same
 		want := answer{q, c.allow, "r"}
 		if want.rule = "r"; c.allow {
 			want.rule = "default.owner"

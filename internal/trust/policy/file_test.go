@@ -49,8 +49,8 @@ type answer struct {
 func (a answer) check(t *testing.T, s *Set) {
 	t.Helper()
 	if d := s.Decide(a.q); d.Allow != a.allow || d.Rule != a.rule {
-		t.Errorf("%s %s %q %q %s listing %v confirmed %v: got %v by %s (%s), want %v by %s", a.q.Who.Name(), a.q.Action, a.q.Server, a.q.Name,
-			a.q.Args, a.q.Listing, a.q.Confirmed, d.Allow, d.Rule, d.Reason, a.allow, a.rule)
+		t.Errorf("%s %s %q %q %s listing %v same program %v: got %v by %s (%s), want %v by %s", a.q.Who.Name(), a.q.Action, a.q.Server, a.q.Name,
+			a.q.Args, a.q.Listing, a.q.SameProgram, d.Allow, d.Rule, d.Reason, a.allow, a.rule)
 	}
 }
 

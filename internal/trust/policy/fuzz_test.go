@@ -103,7 +103,7 @@ func allQuestions() []Request {
 			for _, args := range []string{"", `{}`, `{"x":1}`, `{"x":2,"list":[1]}`, `{"x":"1","list":{}}`, `[`} {
 				for i := range 2 {
 					q := act
-					q.Who, q.Confirmed = who, i == 1
+					q.Who, q.SameProgram = who, i == 1
 					if args != "" {
 						q.Args = []byte(args)
 					}
@@ -132,7 +132,7 @@ func oracle(s *Set, q Request) (allow, known bool) {
 		return false, true
 	}
 	w := s.world(q)
-	context := s.contextOf(q.Who, q.Confirmed)
+	context := s.contextOf(q.Who, q.SameProgram)
 	if HasArguments(q.Action) {
 		args, err := arguments(q.Args, &need{all: true})
 		if err != nil {

@@ -51,10 +51,10 @@ type Request struct {
 	// Args is the raw JSON object of a call's arguments; nil: there are
 	// none. The caller chose every byte of it.
 	Args []byte
-	// Confirmed means that the request echoes the id of a session that was issued to the
+	// SameProgram means that the request echoes the id of a session that was issued to the
 	// program that the observed facts of Who describe, after the facts were read, and
 	// that the same program still runs.
-	Confirmed bool
+	SameProgram bool
 	// Listing means that the question is whether to show Name in a list. There are no
 	// arguments yet, so an entry is shown if some arguments could be allowed.
 	Listing bool

@@ -50,7 +50,7 @@ func TestAnAgentMayDoWhatItsRightsAndItsParentAllow(t *testing.T) {
 		{"what the parent's program was allowed, for the parent", owner, call, "notes", "confirmed", true, "default.owner"},
 		{"what the parent's program was allowed is not its agent's", started(owner, "server:notes"), call, "notes", "confirmed", false, "trusted-program"},
 	} {
-		q := Request{Who: c.who, Action: c.action, Server: c.server, Name: c.name, Confirmed: true}
+		q := Request{Who: c.who, Action: c.action, Server: c.server, Name: c.name, SameProgram: true}
 		for range 2 { // the second time from the cache
 			if d := s.Decide(q); d.Allow != c.allow || d.Rule != c.rule {
 				t.Errorf("%s: allow=%v by %s, want %v by %s", c.what, d.Allow, d.Rule, c.allow, c.rule)

@@ -142,7 +142,7 @@ func (s *Set) world(q Request) *world {
 		w.resources = append(w.resources, w.add(resource))
 	}
 	if len(s.facts) > 0 {
-		w.context = s.contextOf(q.Who, q.Confirmed)
+		w.context = s.contextOf(q.Who, q.SameProgram)
 	}
 	return w
 }

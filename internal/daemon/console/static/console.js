@@ -59,7 +59,10 @@
       (getSelection() && !getSelection().isCollapsed);
   };
   let late = false;
-  const heights = () => new Map([...document.querySelectorAll('#live button')].map((b) => [b.textContent, b.getBoundingClientRect().top + scrollY]));
+  // What a button does, and to what: buttons of several rows may have the same text.
+  const aim = (b) => JSON.stringify([[b.form && b.form.getAttribute('action'), b.name, b.value],
+    ...[...(b.form ? b.form.querySelectorAll('[type=hidden]') : [])].map((f) => [f.name, f.value])]);
+  const heights = () => new Map([...document.querySelectorAll('#live button')].map((b) => [aim(b), b.getBoundingClientRect().top + scrollY]));
   let before = new Map(); // the heights of the buttons before the last update
   const refresh = () => {
     late = busy();
@@ -69,7 +72,7 @@
   };
   // A click that comes right after an update was meant for what was there before it.
   const moved = (button) => button && button.closest('#live') && performance.now() - swapped < 700 &&
-    before.get(button.textContent) !== heights().get(button.textContent);
+    before.get(aim(button)) !== heights().get(aim(button));
   // A browser has few connections to one address: a page that nobody sees gives
   // its own back.
   let source = null;
