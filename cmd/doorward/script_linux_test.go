@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -189,12 +190,26 @@ func fill(ts *testscript.TestScript, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(v string) string { return ts.Getenv(v[1:]) })
 }
 
-// limit reads a duration and adds slack. A script has the time that the documents promise;
-// slack is for a machine under load.
+// limit reads a duration and adds late. A script has the time that the documents promise, and
+// late is for a machine under load.
 func limit(ts *testscript.TestScript, text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	ts.Check(err)
-	return d + slack
+	return d + late()
+}
+
+// late is how much later than promised something may happen: by slack, and by ten seconds
+// more while programs wait for a processor.
+func late() time.Duration {
+	var load float64
+	b, err := os.ReadFile("/proc/loadavg")
+	if err == nil {
+		_, err = fmt.Sscan(string(b), &load)
+	}
+	if err != nil || load < float64(runtime.NumCPU()) {
+		return slack
+	}
+	return slack + 10*time.Second
 }
 
 func need(ts *testscript.TestScript, neg bool, ok bool, usage string) {
