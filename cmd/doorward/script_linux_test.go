@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/doorward/doorward/test/doortest"
+	"github.com/doorward/doorward/test/overload"
 )
 
 // The scripts of testdata drive the real program: `doorward` in a script is
@@ -198,19 +198,8 @@ func limit(ts *testscript.TestScript, text string) time.Duration {
 	return d + late()
 }
 
-// late is how much later than promised something may happen: by slack, and by ten seconds
-// more while programs wait for a processor.
-func late() time.Duration {
-	var load float64
-	b, err := os.ReadFile("/proc/loadavg")
-	if err == nil {
-		_, err = fmt.Sscan(string(b), &load)
-	}
-	if err != nil || load < float64(runtime.NumCPU()) {
-		return slack
-	}
-	return slack + 10*time.Second
-}
+// late is how much later than promised something may happen.
+func late() time.Duration { return slack + overload.Late() }
 
 func need(ts *testscript.TestScript, neg bool, ok bool, usage string) {
 	if neg || !ok {
