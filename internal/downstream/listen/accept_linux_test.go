@@ -138,7 +138,7 @@ func TestTheCapsHold(t *testing.T) {
 		t.Errorf("%d open", l.Open())
 	}
 	for i, c := range clients[3:] {
-		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 			t.Errorf("client %d over the cap: %v", i+3, err)
 		}
