@@ -244,12 +244,12 @@ func TestACallerDoesNotWaitForASlowIssuer(t *testing.T) {
 	})
 }
 
-// eventually polls until ok; it fails after ten seconds.
+// eventually polls until ok; it fails after twenty seconds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within ten seconds: %s", what)
+			t.Fatalf("not within twenty seconds: %s", what)
 		}
 	}
 }

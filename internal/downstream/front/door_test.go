@@ -128,7 +128,7 @@ func (h *house) Notification(_ context.Context, x *Exchange) *wire.Error {
 
 func (h *house) eventually(what string, ok func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			h.t.Fatal("never happened: ", what)
 		}

@@ -308,7 +308,7 @@ func twoThousand(t *testing.T, network string) {
 
 // dialPatiently tries again when the queue of a Unix listener is full.
 func dialPatiently(network, addr string) (net.Conn, error) {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		c, err := net.Dial(network, addr)
 		if err == nil || !errors.Is(err, syscall.EAGAIN) || time.Now().After(end) {
 			return c, err
