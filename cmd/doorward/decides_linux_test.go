@@ -132,12 +132,12 @@ func (a *decidingAgent) expect(line string) {
 	}
 }
 
-// tried writes a script that gives two of the decisions once the file begin exists, into
-// result.
+// tried writes a script that makes the file begin.here, and gives two of the decisions once
+// the file begin exists, into result.
 func (a *decidingAgent) tried(name string, other int) (script, result, begin string) {
 	script, result, begin = filepath.Join(a.dir, name+".sh"), filepath.Join(a.dir, name+".out"), filepath.Join(a.dir, name+".go")
 	var b strings.Builder
-	fmt.Fprintf(&b, "exec 3>&-\nexport PATH=%q\nn=0; until [ -e %s ] || [ $n -gt 600 ]; do sleep 0.1; n=$((n+1)); done\n(\n", os.Getenv("PATH"), begin)
+	fmt.Fprintf(&b, "exec 3>&-\n: >%[2]s.here\nexport PATH=%[1]q\nn=0; until [ -e %[2]s ] || [ $n -gt 600 ]; do sleep 0.1; n=$((n+1)); done\n(\n", os.Getenv("PATH"), begin)
 	for _, c := range []string{decisions[0], decisions[1+other%(len(decisions)-1)]} {
 		fmt.Fprintf(&b, "%s; echo \"status $?\"\n", c)
 	}
@@ -261,7 +261,9 @@ func noneDecides(t *testing.T, d *mailDaemon, a *decidingAgent, ended bool) {
 		}
 	}
 	if ended {
-		time.Sleep(500 * time.Millisecond) // they leave
+		for _, b := range begins {
+			awaitFile(t, b+".here")
+		}
 		a.leave()
 		for _, b := range begins {
 			touch(t, b)

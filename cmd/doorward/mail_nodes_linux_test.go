@@ -10,6 +10,7 @@ import (
 
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/test/doortest"
+	"github.com/doorward/doorward/test/overload"
 )
 
 // mailPoll is the interval at which a daemon polls the database. A change that arrives
@@ -53,13 +54,18 @@ func wake(t *testing.T, from, to *mailClient, name string) time.Duration {
 	return a.at.Sub(sent)
 }
 
-// woken checks in each round that the wait does not last until a poll.
+// woken checks in each round that the wait does not last until a poll. A busy machine may be
+// late itself, in fewer than all rounds.
 func woken(t *testing.T, rounds int, from, to *mailClient, name string) {
 	t.Helper()
+	var late []time.Duration
 	for range rounds {
 		if took := wake(t, from, to, name); took > mailPoll/2 {
-			t.Errorf("%s was woken after %s", name, took)
+			late = append(late, took)
 		}
+	}
+	if len(late) == rounds || len(late) > 0 && overload.Late() == 0 {
+		t.Errorf("%s was woken after %s", name, late)
 	}
 }
 
@@ -102,7 +108,7 @@ func TestMailBetweenTwoDaemons(t *testing.T) {
 	confirmed := time.Now()
 	b.must("ack", obj{"message_ids": []string{sent.MessageID}})
 	var w mailWaited
-	if (<-state).into(t, &w); w.Reason != "message" || time.Since(confirmed) > mailPoll/2 {
+	if (<-state).into(t, &w); w.Reason != "message" || time.Since(confirmed) > mailPoll/2+overload.Late() {
 		t.Errorf("the sender heard %+v after %s", w, time.Since(confirmed))
 	}
 

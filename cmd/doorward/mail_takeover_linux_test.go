@@ -288,7 +288,7 @@ func TestMailAStoppedProcessLosesItsNameAfterItsTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			heir.inUse("sleeper")
-			taken := poll(session+5*time.Second+slack, func() bool { return heir.call("register", obj{"name": "sleeper"}).what() == "ok" })
+			taken := poll(session+5*time.Second+late(), func() bool { return heir.call("register", obj{"name": "sleeper"}).what() == "ok" })
 			if after := time.Since(begin); !taken || after < session {
 				t.Fatalf("taken over %v, after %s", taken, after)
 			}
@@ -332,7 +332,7 @@ func TestMailAStreamThatIsReadKeepsTheName(t *testing.T) {
 		heirs[name].inUse(name)
 	}
 	// A lease is extended when a third of it has passed.
-	end := time.Now().Add(session + session/3 + time.Second + slack)
+	end := time.Now().Add(session + session/3 + time.Second + late())
 	for name, heir := range heirs {
 		if !poll(time.Until(end), func() bool { return heir.call("register", obj{"name": name}).what() == "ok" }) {
 			t.Errorf("%s still has its name", name)

@@ -233,7 +233,7 @@ func cmdChildren(ts *testscript.TestScript, neg bool, args []string) {
 // daemon. Those that do are killed.
 func leaveNothing(t testing.TB, mark string) {
 	var pids []int
-	gone := poll(2*time.Second+slack, func() bool {
+	gone := poll(2*time.Second+late(), func() bool {
 		servers, supervisors := family(mark)
 		pids = pids[:0]
 		for _, text := range slices.Concat(servers, supervisors) {

@@ -122,7 +122,7 @@ func (i *impostor) serve(c net.Conn) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	i.conn = c
 	r := bufio.NewReader(io.TeeReader(c, &i.seen))
 	req, err := http.ReadRequest(r)

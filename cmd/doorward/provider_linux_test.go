@@ -43,7 +43,7 @@ func cmdProvider(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprint(ts.Stdout(), p.Seen())
 	case p != nil && args[1] == "await" && len(args) == 3:
 		re := pattern(ts, args[2])
-		if !poll(10*time.Second+slack, func() bool { return re.MatchString(p.Seen()) }) {
+		if !poll(10*time.Second+late(), func() bool { return re.MatchString(p.Seen()) }) {
 			ts.Fatalf("no request matches %s:\n%s", args[2], p.Seen())
 		}
 	default:

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/doorward/doorward/test/doortest"
+	"github.com/doorward/doorward/test/overload"
 )
 
 // The scripts of testdata drive the real program: `doorward` in a script is
@@ -189,13 +190,16 @@ func fill(ts *testscript.TestScript, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(v string) string { return ts.Getenv(v[1:]) })
 }
 
-// limit reads a duration and adds slack. A script has the time that the documents promise;
-// slack is for a machine under load.
+// limit reads a duration and adds late. A script has the time that the documents promise, and
+// late is for a machine under load.
 func limit(ts *testscript.TestScript, text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	ts.Check(err)
-	return d + slack
+	return d + late()
 }
+
+// late is how much later than promised something may happen.
+func late() time.Duration { return slack + overload.Late() }
 
 func need(ts *testscript.TestScript, neg bool, ok bool, usage string) {
 	if neg || !ok {

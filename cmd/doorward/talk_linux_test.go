@@ -202,7 +202,7 @@ func (t *talk) expect(ts *testscript.TestScript, neg bool, args []string) {
 		d, err := time.ParseDuration(args[1])
 		ts.Check(err)
 		if within = d; !neg {
-			within += slack
+			within += late()
 		}
 	}
 	line, ok := t.out.take(pattern(ts, args[0]), within)
@@ -219,7 +219,7 @@ func (t *talk) over(ts *testscript.TestScript, neg bool, text string) {
 	within, err := time.ParseDuration(text)
 	ts.Check(err)
 	if !neg {
-		within += slack
+		within += late()
 	}
 	if t.out.over(within) == neg {
 		ts.Fatalf("it ended within %s: %v; it said:\n%s", within, neg, t.out)

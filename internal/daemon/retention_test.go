@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,8 +28,9 @@ func TestOldRecordsGoByThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := AuditDir(state, c)
-	now := time.Now().AddDate(0, 0, -200)
-	l, err := audit.Open(dir, audit.Options{Key: key, SegmentBytes: 4000, Now: func() time.Time { now = now.Add(12 * time.Hour); return now }})
+	begin := time.Now().AddDate(0, 0, -200)
+	var reads atomic.Int64
+	l, err := audit.Open(dir, audit.Options{Key: key, SegmentBytes: 4000, Now: func() time.Time { return begin.Add(time.Duration(reads.Add(1)) * 12 * time.Hour) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func TestAServerThatIgnoresTheLogLevelIsToldOnce(t *testing.T) {
 	b := h.relay.table.Load().byName["s"]
 	x := exchangeOf("uid:1000")
 	x.Era, x.Params = front.Modern, rawjson.SetIn([]byte(`{}`), "_meta", atLevel("debug")...)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	h.relay.levels.raise(ctx, x, b, b.openFor(x.Who, front.Modern))
 	s.last("logging/setLevel")

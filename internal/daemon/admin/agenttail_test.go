@@ -90,7 +90,7 @@ func ends(t *testing.T, over <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-over:
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,28 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// clock goes on by a step each time that it is read. The log reads it in several goroutines.
+type clock struct {
+	mu   sync.Mutex
+	now  time.Time
+	step time.Duration
+}
+
+func newClock(now time.Time, step time.Duration) *clock { return &clock{now: now, step: step} }
+
+func (c *clock) tick() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(c.step)
+	return c.now
+}
+
+func (c *clock) set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
 }
 
 // whole fails unless the log verifies, also against what was kept elsewhere.
@@ -129,10 +152,11 @@ func TestAPruneThatEndsAtAnyStepIsFinishedByTheNextStart(t *testing.T) {
 func TestBoundsRemoveTheOldestAndNoMore(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), newKey(t)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	l := open(t, dir, audit.Options{Key: key, SegmentBytes: 4000, Now: func() time.Time { now = now.Add(time.Hour); return now }})
+	c := newClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Hour)
+	l := open(t, dir, audit.Options{Key: key, SegmentBytes: 4000, Now: c.tick})
 	act(t, l, 60)
 	must(t, l.Close())
+	now := c.now
 	numbers, _, err := audit.Segments(dir, nil)
 	must(t, err)
 	size := func(from int) (sum int64) {

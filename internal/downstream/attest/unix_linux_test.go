@@ -199,7 +199,7 @@ func TestDescriptorsCannotBeSent(t *testing.T) {
 	if got := h.Line(t, "sent"); !strings.HasPrefix(got, "sent true") {
 		t.Errorf("%q, want EPERM", got)
 	}
-	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	buf, oob := make([]byte, 8), make([]byte, 256)
 	if n, _, _, _, err := conn.ReadMsgUnix(buf, oob); n != 0 && err == nil {
 		t.Errorf("read %d bytes that came with a descriptor", n)

@@ -53,7 +53,7 @@ func (g *guarded) begin(t testing.TB, env secret.Value, algorithms ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.issuer.waits = 2 * time.Second
+	o.issuer.waits = 20 * time.Second
 	t.Cleanup(o.Close)
 	g.oauth = o
 	g.Authenticator = New(Options{UID: me(), Env: env, Store: g.store, OAuth: o, OnProblem: problem, Now: g.clock.Now})

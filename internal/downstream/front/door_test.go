@@ -128,7 +128,7 @@ func (h *house) Notification(_ context.Context, x *Exchange) *wire.Error {
 
 func (h *house) eventually(what string, ok func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			h.t.Fatal("never happened: ", what)
 		}
@@ -290,7 +290,7 @@ func raw(t *testing.T, url, request string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(20 * time.Second))
 	io.WriteString(c, request)
 	line, _ := bufio.NewReader(c).ReadString('\n')
 	return strings.TrimSpace(line)

@@ -23,7 +23,7 @@ func TestAStreamBeginsWithABodyByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(5 * time.Second))
+		c.SetDeadline(time.Now().Add(20 * time.Second))
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n%s\r\n\r\n", path, header)
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {

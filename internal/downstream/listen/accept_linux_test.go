@@ -138,7 +138,7 @@ func TestTheCapsHold(t *testing.T) {
 		t.Errorf("%d open", l.Open())
 	}
 	for i, c := range clients[3:] {
-		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 			t.Errorf("client %d over the cap: %v", i+3, err)
 		}
@@ -309,7 +309,7 @@ func twoThousand(t *testing.T, network string) {
 
 // dialPatiently tries again when the queue of a Unix listener is full.
 func dialPatiently(network, addr string) (net.Conn, error) {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		c, err := net.Dial(network, addr)
 		if err == nil || !errors.Is(err, syscall.EAGAIN) || time.Now().After(end) {
 			return c, err

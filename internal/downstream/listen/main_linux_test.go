@@ -281,7 +281,7 @@ func next(t *testing.T, ch <-chan net.Conn) net.Conn {
 		}
 		t.Cleanup(func() { c.Close() })
 		return c
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("no connection was handed out")
 		return nil
 	}
@@ -311,7 +311,7 @@ func (h *heard) list() []string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("did not happen: %s", what)
 		}

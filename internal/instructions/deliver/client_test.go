@@ -168,18 +168,18 @@ func next(t *testing.T, events <-chan upstream.Event) upstream.Event {
 	select {
 	case e := <-events:
 		return e
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("no event")
 	}
 	return upstream.Event{}
 }
 
-// await polls until ok; it fails the test after ten seconds.
+// await polls until ok; it fails the test after twenty seconds.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within ten seconds", what)
+			t.Fatalf("%s: not within twenty seconds", what)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestAConnectionThatIsOverIsForgotten(t *testing.T) {
 	h.s.Close()
 	select {
 	case <-d.conn.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Error("a connection outlives the server")
 	}
 }

@@ -244,7 +244,7 @@ func TestRunNotifiesOfAChangedFile(t *testing.T) {
 		if e.Name != EventChanged {
 			t.Errorf("%+v", e)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Error("the stream of events got no event")
 	}
 	if e := next(t, l.events); e.Method != resourceUpdated {
@@ -256,7 +256,7 @@ func closed(events <-chan Event) bool {
 	select {
 	case _, open := <-events:
 		return !open
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		return false
 	}
 }

@@ -72,6 +72,7 @@ func TestWithoutTheKeyAVersionIsLostAndItsFileBringsItBack(t *testing.T) {
 		b.write("a.md", one)
 		b.serves("a=first", "b=other")
 		b.noProblems()
+		await(t, "the version is in the database", func() bool { _, err := b.Content(t.Context(), "a", version(one)); return err == nil })
 		must(t, os.Remove(filepath.Join(b.dir, "a.md")))
 		b.file("a.md", "not good")
 		b.restart()

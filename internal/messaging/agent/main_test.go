@@ -391,12 +391,12 @@ func (r *reply) want(code string) *reply {
 
 type m = map[string]any
 
-// await polls until ok is true; it fails after ten seconds.
-func await(t *testing.T, what string, ok func() bool) {
+// await polls until ok is true; it fails after twenty seconds.
+func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within ten seconds", what)
+			t.Fatalf("%s: not within twenty seconds", what)
 		}
 	}
 }

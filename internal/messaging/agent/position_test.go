@@ -92,6 +92,11 @@ func TestAPossiblyLostAnswerIsGivenAgain(t *testing.T) {
 			a.conn.Close()
 			other := h.legacy("other").registered("a")
 			other.conn.Close()
+			await(h.t, "the ended session is forgotten, whose key comes back", func() bool {
+				h.s.sessions.mu.RLock()
+				defer h.s.sessions.mu.RUnlock()
+				return h.s.sessions.byKey[a.who.Name()+"\x00"+SessionOf(a.who, a.session)] == nil
+			})
 			return h, h.legacy("a").registered("a")
 		},
 	} {

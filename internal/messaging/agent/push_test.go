@@ -36,7 +36,7 @@ func next1(t *testing.T, events chan upstream.Event) upstream.Event {
 	select {
 	case e := <-events:
 		return e
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("no event")
 	}
 	return upstream.Event{}

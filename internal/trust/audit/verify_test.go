@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,8 +226,8 @@ func TestVerifyOfNothing(t *testing.T) {
 func TestTimesNeedNotRise(t *testing.T) {
 	t.Parallel()
 	dir, key := t.TempDir(), newKey(t)
-	now := fixedClock()
-	l := open(t, dir, audit.Options{Key: key, Now: func() time.Time { now = now.Add(-time.Hour); return now }, Interval: time.Hour})
+	var reads atomic.Int64
+	l := open(t, dir, audit.Options{Key: key, Now: func() time.Time { return fixedClock().Add(-time.Duration(reads.Add(1)) * time.Hour) }, Interval: time.Hour})
 	mustAppend(t, l, decision("a/b"))
 	mustAppend(t, l, decision("a/b"))
 	mustClose(t, l)

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/overload"
 )
 
 // The test binary has many roles: started with one of these words it is a supervisor, a server, a server's offspring or a
@@ -257,6 +259,7 @@ func (s *stage) expect(p *Process, want string) {
 
 func (s *stage) end(p *Process, within time.Duration) error {
 	s.t.Helper()
+	within += overload.Late()
 	select {
 	case <-p.Done():
 		return p.Err()
@@ -266,9 +269,12 @@ func (s *stage) end(p *Process, within time.Duration) error {
 	}
 }
 
-// eventually polls until cond holds.
+// eventually polls until cond holds. With 0 it must hold at once.
 func eventually(t *testing.T, within time.Duration, what string, cond func() bool) {
 	t.Helper()
+	if within > 0 {
+		within += overload.Late()
+	}
 	for end := time.Now().Add(within); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", within, what)

@@ -38,7 +38,7 @@ func TestSettingsOfNpmAreAFile(t *testing.T) {
 				if got != c.want {
 					t.Errorf("%q, want %q", got, c.want)
 				}
-			case <-time.After(3 * time.Second):
+			case <-time.After(20 * time.Second):
 				t.Error("it is still read")
 			}
 		})

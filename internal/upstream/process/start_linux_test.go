@@ -122,7 +122,7 @@ func TestServerThatClosesStdoutButLives(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, Options{})
 	p := s.shell(`exec >&-; read line; exit 5`)
-	_ = p.Stdout.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = p.Stdout.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := p.Stdout.Read(make([]byte, 1)); err != io.EOF {
 		t.Fatalf("want the end of file while it lives, got %v", err)
 	}

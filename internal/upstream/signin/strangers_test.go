@@ -42,7 +42,7 @@ func TestStrangersDoNotBlockTheCallback(t *testing.T) {
 		}
 	}
 	for i, c := range all[:len(all)-mostOpen] {
-		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("connection %d of %d is open", i, len(all))
 		}
