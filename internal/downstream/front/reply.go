@@ -22,6 +22,8 @@ type Reply struct {
 	// Transient means that the answer is only for the connection of the request: it is not
 	// kept for a client that resumes the stream.
 	Transient bool
+	// Limit is the key of the limit that refused the act, for the operator; empty: none did.
+	Limit string
 
 	challenge string // WWW-Authenticate
 }
