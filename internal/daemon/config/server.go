@@ -199,7 +199,7 @@ func (k checker) resolveCommand(key string, s *Server) {
 	}
 	resolved, err := k.o.ResolveCommand(command, path)
 	if err != nil {
-		k.report.refuse(key, "finding the command: "+err.Error()+commandAdvice(s.Command, err))
+		k.report.refuse(key, "finding the command: "+err.Error()+commandAdvice(s, err))
 		return
 	}
 	s.Path = resolved
