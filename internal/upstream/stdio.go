@@ -73,13 +73,13 @@ func (c *stdioConn) noteStatus() {
 	how := "exit status 0"
 	if err := c.proc.Err(); err != nil {
 		how = err.Error()
-		how += c.srv.npmLog()
+		how += npmLog(c.srv)
 	}
 	c.srv.diagnostics.ended(how)
 }
 
 // npmLog says where the log of npm is if npx ended without a word, as it does when a package cannot be installed.
-func (s *Server) npmLog() string {
+func npmLog(s *Server) string {
 	if _, lines := s.LastWords(); len(lines) > 0 || filepath.Base(s.def.Path) != "npx" {
 		return ""
 	}

@@ -24,7 +24,7 @@ import (
 type Config struct {
 	SchemaURL    string             `yaml:"$schema" doc:"The address of the JSON Schema of this file, for editors. Doorward does not read it."`
 	Listen       Listen             `yaml:"listen" doc:"The sockets at which callers reach Doorward."`
-	Servers      map[string]*Server `yaml:"mcpServers" doc:"The MCP servers behind Doorward by name, in the dialect of the clients' own files. A name has 1 to 64 letters, digits, hyphens and single underscores, begins and ends with a letter or digit, and is unique without regard to case. The names agent and instructions are taken by the built-in servers."`
+	Servers      map[string]*Server `yaml:"mcpServers" doc:"The MCP servers behind Doorward by name, in the dialect of the clients' own files. A name has 1 to 64 letters, digits, hyphens and single underscores, begins and ends with a letter or digit, and is unique without regard to case; a server with another name is refused, and the others run. The names agent and instructions are taken by the built-in servers."`
 	Policy       string             `yaml:"policy" refs:"env" path:"" doc:"A Cedar policy file, on top of the default policy; see policy.md. The tests beside it, NAME.tests.yaml for NAME.cedar, are run by doorward check."`
 	OAuth        OAuth              `yaml:"oauth" doc:"Accept the access tokens of one issuer on TCP listeners. Off while issuer is empty."`
 	Agent        Agent              `yaml:"agent" doc:"Messaging between agents, the built-in server agent."`
