@@ -54,7 +54,7 @@ func Connect(ctx context.Context, c *Client, o ConnectOptions) error {
 	}
 	err := s.read()
 	s.finish()
-	if err == nil && s.away.Load() && !s.reached.Load() {
+	if err == nil && !s.reached.Load() && (s.away.Load() || errors.Is(c.Reach(ctx), ErrNoDaemon)) {
 		return ErrNoDaemon
 	}
 	return err

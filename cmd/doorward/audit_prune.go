@@ -220,6 +220,9 @@ func verifyArchive(o *invocation, dir, key string) error {
 	if err != nil {
 		return err
 	}
+	if report.OK && report.Records == 0 {
+		report.OK, report.FirstBad, report.Reason = false, 1, "there is none: the directory holds no archive"
+	}
 	return printVerified(o, auditVerified{report, "an archive"})
 }
 

@@ -138,6 +138,11 @@ func bindProblems(o *options, c *config.Config, tokenFile string) []config.Probl
 			at++
 		}
 		d := listen.Plan(s, cred)
+		if runtime, err := o.runtimeDir(); s.Network == "unix" && err == nil {
+			if _, err := listen.SocketPath(s.Addr, runtime); err != nil {
+				out = append(out, o.problemAt("listen.unix", err.Error()))
+			}
+		}
 		p := o.problemAt(fmt.Sprintf("listen.http[%d].addr", max(at, 0)), s.Addr+": "+d.Reason)
 		if d.Listen {
 			if d.Warning == "" {

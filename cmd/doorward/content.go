@@ -57,16 +57,23 @@ func writeData(result []byte, file string) error {
 	return errNoData
 }
 
-// printResult prints the result of a call: with --json as it is, otherwise its content.
+// printResult prints the result of a call: with --json as it is, otherwise its content, or
+// its structuredContent if it has no other.
 func printResult(o *invocation, result []byte) error {
 	if o.json {
 		_, err := fmt.Fprintln(stdout(), string(result))
 		return err
 	}
+	empty := true
 	for item := range rawjson.Elements(rawjson.Get(result, "content")) {
 		if _, err := fmt.Fprintln(stdout(), contentOf(item)); err != nil {
 			return err
 		}
+		empty = false
+	}
+	if whole := rawjson.Get(result, "structuredContent"); empty && whole != nil {
+		_, err := fmt.Fprintln(stdout(), string(whole))
+		return err
 	}
 	return nil
 }

@@ -46,13 +46,22 @@ func newDoctor() *cobra.Command {
 func doctor(ctx context.Context, o *invocation, tokenFile string) error {
 	all := configurationChecks(o, tokenFile)
 	all = append(all, directoryChecks(o)...)
-	all = append(all, daemonChecks(ctx, o)...)
+	all = append(all, unsaidChecks(all, daemonChecks(ctx, o))...)
 	all = append(all, recordCheck(ctx, o))
 	d := diagnosis{OK: !slices.ContainsFunc(all, func(c health.Check) bool { return c.State == health.Fail }), Checks: all}
 	if err := printDiagnosis(o, d); err != nil || d.OK {
 		return err
 	}
 	return &failure{status: exitFailed, err: errors.New("problems were found"), quiet: true}
+}
+
+// unsaidChecks leaves out of checks what a check before them has found: a server is refused because of a problem
+// of the configuration.
+func unsaidChecks(before, checks []health.Check) []health.Check {
+	return slices.DeleteFunc(checks, func(k health.Check) bool {
+		why, refused := strings.CutPrefix(k.Found, "refused: ")
+		return refused && slices.ContainsFunc(before, func(b health.Check) bool { return b.State == k.State && strings.HasSuffix(b.Found, why) })
+	})
 }
 
 func printDiagnosis(o *invocation, d diagnosis) error {

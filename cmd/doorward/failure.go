@@ -59,6 +59,9 @@ func report(c *cobra.Command, err error) int {
 		return f.status
 	}
 	sayError(err)
+	if e, ok := errors.AsType[*client.AdminError](err); ok && e.Status == http.StatusServiceUnavailable {
+		fmt.Fprintln(stderr(), "doorward: hint:", unavailable)
+	}
 	if errors.Is(err, client.ErrNoDaemon) {
 		hint := "start it with `doorward serve`"
 		if errors.Is(err, fs.ErrPermission) {
@@ -78,6 +81,9 @@ func report(c *cobra.Command, err error) int {
 func sayError(err error) {
 	fmt.Fprintf(stderr(), "doorward: error: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 }
+
+// unavailable is what a 503 of the local API means.
+const unavailable = "its database or its audit log does not work, such as on a full disk; `doorward status` says why"
 
 // unexplained returns the error for a failure of the daemon that no code explains. An act that
 // must be recorded, or for which the daemon must know its agents, is refused with 503 while

@@ -3,9 +3,10 @@ package onboard
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // Import copies servers of clients into Doorward's configuration.
@@ -174,7 +175,7 @@ func (w *importing) write(name string, s server, client string) (err error) {
 // name returns the name of a server in the configuration, and whether it already exists
 // there.
 func (w *importing) name(e entry, s server) (name string, is bool) {
-	plain := allowedName(e.name)
+	plain := plaintext.ServerName(e.name)
 	client := plain + "-" + e.from.Client.Name
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("%s-%d", client, n)
@@ -193,19 +194,6 @@ func (w *importing) name(e entry, s server) (name string, is bool) {
 
 func builtIn(name string) bool {
 	return strings.EqualFold(name, "agent") || strings.EqualFold(name, "instructions")
-}
-
-// allowedName returns a name of 1 to 40 letters, digits, hyphens and single underscores,
-// which leaves room for the name of the client.
-func allowedName(name string) string {
-	name = regexp.MustCompile(`[^A-Za-z0-9_-]+`).ReplaceAllString(name, "-")
-	name = regexp.MustCompile(`__+`).ReplaceAllString(name, "_")
-	name = strings.Trim(name, "-_")
-	name = strings.Trim(name[:min(len(name), 40)], "-_")
-	if name == "" {
-		return "server"
-	}
-	return name
 }
 
 // settle changes a server until the configuration accepts it: an address of this machine

@@ -35,7 +35,7 @@ func TestMergedLists(t *testing.T) {
 	h := build(t, []Server{b.server(), a.server()})
 	for era, call := range clients(h, "/mcp", "uid:1000") {
 		first := call("tools/list", "")
-		contains(t, era, first, `{"x":1.0,"name":"alpha__z","title":"Z"},{"name":"alpha__a__b","big":9007199254740993},{"name":"beta__a"}`)
+		contains(t, era, first, `{"x":1.0,"name":"alpha__z","title":"Z","inputSchema":{"type":"object"}},{"name":"alpha__a__b","big":9007199254740993,"inputSchema":{"type":"object"}},{"name":"beta__a","inputSchema":{"type":"object"}}`)
 		cursor := field(first, "result", "nextCursor")
 		second := call("tools/list", `{"cursor":`+cursor+`}`)
 		equal(t, era+": page 2", join(names(second, "tools", "name")), "beta__b")

@@ -189,7 +189,7 @@ func (a *failures) refused(err error) front.Reply {
 	case gate.CodeUnavailable:
 		if ref.Err == nil {
 			e := a.local(gate.CodeUnavailable, failure.CapText(ref.Rule), ref.Ref, nil)
-			return front.Reply{Error: a.reasoned(e, ref.Who, ref.Rule), RetryAfter: ref.RetryAfter()}
+			return front.Reply{Error: a.reasoned(e, ref.Who, ref.Rule), RetryAfter: ref.RetryAfter(), Limit: ref.Rule}
 		}
 		a.log.Debug("audit log cannot be written: act refused", "err", ref.Err) // the log itself has reported it, once
 		e := a.local(gate.CodeUnavailable, "Unavailable: the act cannot be recorded", ref.Ref, ref.Err)

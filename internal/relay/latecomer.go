@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
 	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/listing"
-	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
@@ -150,22 +150,25 @@ func (l *latecomer) over() bool {
 }
 
 // why says for the operator why a server has not answered a list.
-func (b *backend) why(e *wire.Error) string {
-	switch {
+func (b *backend) why(r front.Reply) string {
+	switch e := r.Error; {
 	case e == nil:
 		return "no answer"
 	case e.Code == failure.CodeTimeout && b.starting():
 		return listing.WhyStarting
 	case e.Code == failure.CodeTimeout:
 		return "slow"
+	case r.Limit != "":
+		return e.Message + " (" + r.Limit + ")"
+	default:
+		return e.Message
 	}
-	return e.Message
 }
 
 // leftOut notes that a list goes out without a server's own answer, for status and, once, for
 // the log. A server that waits for a sign-in is not noted, because status shows that anyway.
-func (b *backend) leftOut(log *slog.Logger, method string, e *wire.Error) (why string) {
-	why = b.why(e)
+func (b *backend) leftOut(log *slog.Logger, method string, r front.Reply) (why string) {
+	why = b.why(r)
 	if why == failure.SignIn {
 		return why
 	}

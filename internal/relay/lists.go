@@ -59,7 +59,7 @@ func (v *lists) of(ctx context.Context, x *front.Exchange, t target) front.Reply
 		return reply
 	}
 	l.late.missed(x.Method)
-	t.b.leftOut(v.log, x.Method, reply.Error)
+	t.b.leftOut(v.log, x.Method, reply)
 	kind, _ := listing.Of(x.Method)
 	result := rawjson.Set(rawjson.Empty, rawjson.Edit{Key: kind.Member, Value: v.translation.approved(x, t.b, x.Method)})
 	if x.Era == front.Modern {
@@ -109,7 +109,7 @@ func (v *lists) merged(ctx context.Context, x *front.Exchange, asked resolve.Tar
 	return front.Reply{Result: v.join(x, kind, parts)}
 }
 
-// share asks one server. If the server does not answer in time, its approved list is used,
+// share asks one server. If it does not answer in time, or a limit refuses it, its approved list is used,
 // and the listening clients are told to list again when it answers.
 func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind, asked resolve.Target, p listing.Page, with *gate.Charge) listing.Share {
 	plain, _ := asked.At(p.Server).With(rawjson.Set(asked.Params(), rawjson.Edit{Key: "cursor", Value: p.Cursor}))
@@ -136,11 +136,11 @@ func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 		out := listing.Share{Server: p.Server}
 		if failure.Here(reply.Error) && context.Cause(ctx) != context.Canceled {
 			l.late.missed(x.Method)
-			out.Missing = t.b.leftOut(v.log, x.Method, reply.Error)
+			out.Missing = t.b.leftOut(v.log, x.Method, reply)
 			if failing := t.b.trouble.Load(); failing != nil && out.Missing != listing.WhyStarting {
 				out.Missing = failing.why
 			}
-			if failure.Late(reply.Error) && p.Cursor == nil {
+			if (failure.Late(reply.Error) || reply.Limit != "") && p.Cursor == nil {
 				out.Entries = listing.Prefixed(p.Server, kind, v.translation.approved(x, t.b, x.Method))
 			}
 		}

@@ -329,7 +329,7 @@ func TestACleanedNameHasOneSpelling(t *testing.T) {
 		s.setList("tools/list", `{"tools":[{"name":"ec\u200bho","description":"x\u001b[31m"}]}`)
 		h := build(t, []Server{s.server(pinnedBy(book, false))})
 		for client, call := range clients(h, "/mcp", "uid:1000") {
-			contains(t, client, call("tools/list", ""), `{"name":"s__echo","description":"x"}`)
+			contains(t, client, call("tools/list", ""), `{"name":"s__echo","description":"x","inputSchema":{"type":"object"}}`)
 			if end := call("tools/call", `{"name":"s__echo","arguments":{"a":1.0}}`); field(end, "result") == "" {
 				t.Errorf("%s: %s", client, end)
 			}

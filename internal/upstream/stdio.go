@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,8 +73,21 @@ func (c *stdioConn) noteStatus() {
 	how := "exit status 0"
 	if err := c.proc.Err(); err != nil {
 		how = err.Error()
+		how += npmLog(c.srv)
 	}
 	c.srv.diagnostics.ended(how)
+}
+
+// npmLog says where the log of npm is if npx ended without a word, as it does when a package cannot be installed.
+func npmLog(s *Server) string {
+	if _, lines := s.LastWords(); len(lines) > 0 || filepath.Base(s.def.Path) != "npx" {
+		return ""
+	}
+	home := "your home directory"
+	if box := s.def.Sandbox; box.Mode != "" {
+		home = box.Home + " in the state directory"
+	}
+	return "; the log of npm is in .npm/_logs in " + home
 }
 
 // awaitStatus waits a moment for the end of a process whose output has ended, so that an

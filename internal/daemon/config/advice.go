@@ -120,10 +120,13 @@ var installs = map[string]string{"npx": "Node.js", "npm": "Node.js", "node": "No
 	"bunx": "Bun", "deno": "Deno", "python": "Python", "python3": "Python"}
 
 // commandAdvice returns the advice for a program that was not found.
-func commandAdvice(command string, err error) string {
+func commandAdvice(s *Server, err error) string {
+	command := s.Command
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
 		return ""
+	case len(s.Args) > 1 && strings.TrimSuffix(strings.ToLower(command), ".exe") == "cmd" && strings.EqualFold(s.Args[0].Reveal(), "/c"):
+		return "; this entry is for Windows: write what follows /c as command, and the rest as args"
 	case strings.Contains(command, "/"):
 		return "; correct the path, which begins at the directory of this file"
 	case installs[command] != "":

@@ -24,7 +24,7 @@ import (
 type Config struct {
 	SchemaURL    string             `yaml:"$schema" doc:"The address of the JSON Schema of this file, for editors. Doorward does not read it."`
 	Listen       Listen             `yaml:"listen" doc:"The sockets at which callers reach Doorward."`
-	Servers      map[string]*Server `yaml:"mcpServers" doc:"The MCP servers behind Doorward by name, in the dialect of the clients' own files. A name has 1 to 64 letters, digits, hyphens and single underscores, begins and ends with a letter or digit, and is unique without regard to case. The names agent and instructions are taken by the built-in servers."`
+	Servers      map[string]*Server `yaml:"mcpServers" doc:"The MCP servers behind Doorward by name, in the dialect of the clients' own files. A name has 1 to 64 letters, digits, hyphens and single underscores, begins and ends with a letter or digit, and is unique without regard to case; a server with another name is refused, and the others run. The names agent and instructions are taken by the built-in servers."`
 	Policy       string             `yaml:"policy" refs:"env" path:"" doc:"A Cedar policy file, on top of the default policy; see policy.md. The tests beside it, NAME.tests.yaml for NAME.cedar, are run by doorward check."`
 	OAuth        OAuth              `yaml:"oauth" doc:"Accept the access tokens of one issuer on TCP listeners. Off while issuer is empty."`
 	Agent        Agent              `yaml:"agent" doc:"Messaging between agents, the built-in server agent."`
@@ -229,7 +229,7 @@ type Limits struct {
 	AnswerBytes          int           `yaml:"answer_bytes" default:"16777216" min:"65536" max:"1073741824" doc:"Largest message of a server in bytes. A larger one is dropped and fails the call that it answers; other calls go on."`
 	Sessions             int           `yaml:"sessions" default:"1000" min:"1" max:"1000000" doc:"Most sessions at once."`
 	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal, and most open subscriptions/listen of one. Applied to the daemon's own user, on the socket and on loopback, only when it is set here."`
-	Children             int           `yaml:"children" default:"64" min:"1" max:"65536" doc:"Most child processes of all servers together."`
+	Children             int           `yaml:"children" default:"256" min:"1" max:"65536" doc:"Most child processes of all servers together."`
 	CallsPerPrincipal    int           `yaml:"calls_per_principal" default:"256" min:"1" max:"1000000" doc:"Most calls of one principal under way at once; the next is refused at once with 503. Calls that wait for mail do not count, and streams of subscriptions/listen are counted by sessions_per_principal instead. Applied to the daemon's own user only when it is set here."`
 	CallsPerSecond       int           `yaml:"calls_per_second" default:"200" min:"1" max:"1000000" doc:"Most calls a second of one principal; above it 429. Applied to the daemon's own user only when it is set here."`
 	Stream               time.Duration `yaml:"stream" default:"0s" max:"24h" doc:"Longest time that the event stream of one call is kept open; a client of 2025-11-25 is then asked to connect again for the rest. For proxies in front that cut long responses. 0 is no limit."`

@@ -58,7 +58,7 @@ func defaults() *config.Config {
 		Instructions: config.Instructions{Dir: "/etc/doorward/instructions", Canary: "alert", OAuth: config.SignIn{Grant: "authorization_code"}},
 		Audit:        config.Audit{Sync: "interval", Retain: config.Retain{Days: 90}},
 		Approvals:    config.Approvals{Wait: "auto", Expire: time.Hour, Presence: "terminal", Notify: config.ApprovalsNotify{Desktop: "auto"}},
-		Limits:       config.Limits{BodyBytes: 4194304, AnswerBytes: 16777216, Sessions: 1000, SessionsPerPrincipal: 64, Children: 64, CallsPerPrincipal: 256, CallsPerSecond: 200},
+		Limits:       config.Limits{BodyBytes: 4194304, AnswerBytes: 16777216, Sessions: 1000, SessionsPerPrincipal: 64, Children: 256, CallsPerPrincipal: 256, CallsPerSecond: 200},
 		Log:          config.Log{Level: "info", Format: "text"},
 		Dir:          "/etc/doorward",
 	}

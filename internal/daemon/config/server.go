@@ -63,11 +63,11 @@ func isDisabled(n *yaml.Node) bool {
 	return false
 }
 
-// name checks a server's name.
+// name checks a server's name. A name that cannot be used refuses only its server.
 func (k checker) name(key, name string) {
 	switch {
 	case !serverName.MatchString(name) || strings.Contains(name, "__"):
-		k.report.fail(key, "a server's name has 1 to 64 letters, digits, hyphens and single underscores, and begins and ends with a letter or digit; rename it")
+		k.report.note(Problem{Line: k.report.line(key), Key: key, Server: name, Problem: "a server's name has 1 to 64 letters, digits, hyphens and single underscores, and begins and ends with a letter or digit; rename it, for example to " + plaintext.ServerName(name)})
 	case slices.ContainsFunc(builtin, func(b string) bool { return strings.EqualFold(b, name) }):
 		k.report.fail(key, "this name is taken by a built-in server; rename it")
 	}
@@ -199,7 +199,7 @@ func (k checker) resolveCommand(key string, s *Server) {
 	}
 	resolved, err := k.o.ResolveCommand(command, path)
 	if err != nil {
-		k.report.refuse(key, "finding the command: "+err.Error()+commandAdvice(s.Command, err))
+		k.report.refuse(key, "finding the command: "+err.Error()+commandAdvice(s, err))
 		return
 	}
 	s.Path = resolved

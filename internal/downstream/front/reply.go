@@ -26,6 +26,8 @@ type Reply struct {
 	// Later is a call that waits for an event, and has no answer before Go returns one. nil:
 	// this is the answer.
 	Later Later
+	// Limit is the key of the limit that refused the act, for the operator; empty: none did.
+	Limit string
 
 	challenge string // WWW-Authenticate
 }

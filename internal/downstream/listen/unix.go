@@ -40,7 +40,7 @@ func (u *unixSocket) release() {
 // openUnix opens the socket in four steps: a private directory, the lock, bind,
 // mode. A stale socket is removed only under the lock.
 func openUnix(ctx context.Context, s Spec, o Options) (*Listener, error) {
-	path, err := socketPath(s.Addr, o.RuntimeDir)
+	path, err := SocketPath(s.Addr, o.RuntimeDir)
 	name := "unix:" + path
 	if err != nil {
 		return nil, refuse("unix:"+s.Addr, err)
@@ -73,9 +73,9 @@ func openUnix(ctx context.Context, s Spec, o Options) (*Listener, error) {
 	return l, nil
 }
 
-// socketPath makes the path absolute, so that it cannot be an abstract socket, which has
+// SocketPath returns the path of a Unix listener. It is absolute, so that it cannot be an abstract socket, which has
 // no owner and no mode.
-func socketPath(addr, runtimeDir string) (string, error) {
+func SocketPath(addr, runtimeDir string) (string, error) {
 	if addr == "auto" || addr == "" {
 		if runtimeDir == "" {
 			return SocketName, errors.New("there is no runtime directory")

@@ -33,8 +33,9 @@ func Prefixed(server string, kind Kind, entries []byte) []byte {
 	return append(out, ']')
 }
 
-// PrefixedEntry replaces the name of one entry; nil: it has none.
+// PrefixedEntry replaces the name of one entry and completes it; nil: it has no name.
 func PrefixedEntry(server string, kind Kind, entry []byte) []byte {
+	entry = complete(kind, entry)
 	member := kind.Name
 	if member == "" {
 		member = namedBy(entry)

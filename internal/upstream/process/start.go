@@ -33,7 +33,7 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMax       = 64
+	DefaultMax       = 256
 	DefaultStdin     = 1500 * time.Millisecond
 	DefaultTerm      = 3500 * time.Millisecond
 	DefaultLastWatch = time.Second
@@ -75,7 +75,7 @@ type Options struct {
 	// Image is the program of supervisors, an ELF file that imports this package. Empty: Self is used, which needs
 	// more memory and time.
 	Image string
-	Max   int // children alive at once; default 64, negative: no limit
+	Max   int // children alive at once; default 256, negative: no limit
 
 	// Hide lists files and directories that no contained server sees, even if they are granted: Doorward's own state,
 	// sockets, keys and configuration.
