@@ -1,30 +1,41 @@
 package client
 
 import (
+	"context"
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
+// flight is a legacy request that waits for its answer. ctx ends when the client cancels the
+// request; done is closed at the request's end.
+type flight struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
 // enter notes a request in flight; over removes it. A second request with the same id is
 // not noted: the daemon refuses it.
-func (l *legacySession) enter(id wire.ID) (over func()) {
+func (l *legacySession) enter(ctx context.Context, id wire.ID) (f *flight, over func()) {
+	f = &flight{done: make(chan struct{})}
+	f.ctx, f.cancel = context.WithCancel(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.calls == nil {
-		l.calls = make(map[string]chan struct{})
+		l.calls = make(map[string]*flight)
 	}
 	key := string(id)
 	if l.calls[key] != nil {
-		return func() {}
+		return f, f.cancel
 	}
-	done := make(chan struct{})
-	l.calls[key] = done
-	return func() {
+	l.calls[key] = f
+	return f, func() {
 		l.mu.Lock()
 		delete(l.calls, key)
 		l.mu.Unlock()
-		close(done)
+		close(f.done)
+		f.cancel()
 	}
 }
 
@@ -34,18 +45,12 @@ var cancelAgain = [...]time.Duration{50 * time.Millisecond, 200 * time.Milliseco
 // insist repeats a cancellation while its request is still in flight. The two are sent
 // on different HTTP connections, so the first cancellation may have arrived before its
 // request, without an effect.
-func (l *legacySession) insist(s *shim, id, line []byte) {
-	l.mu.Lock()
-	done := l.calls[string(id)]
-	l.mu.Unlock()
-	if done == nil {
-		return
-	}
+func (l *legacySession) insist(s *shim, f *flight, line []byte) {
 	line = append([]byte(nil), line...)
 	s.busy.Go(func() {
 		for _, pause := range cancelAgain {
 			select {
-			case <-done:
+			case <-f.done:
 				return
 			case <-s.ctx.Done():
 				return
@@ -54,4 +59,18 @@ func (l *legacySession) insist(s *shim, id, line []byte) {
 			l.post(s, line) // an error means that the request is lost as well
 		}
 	})
+}
+
+// cancelled carries a cancellation. Its request gets no answer from then on.
+func (l *legacySession) cancelled(s *shim, id []byte, m *wire.Message, line []byte) {
+	l.mu.Lock()
+	f := l.calls[string(id)]
+	l.mu.Unlock()
+	if f != nil {
+		f.cancel()
+	}
+	l.oneWay(s, m, line)
+	if f != nil {
+		l.insist(s, f, line)
+	}
 }

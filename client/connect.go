@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -101,6 +102,9 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 func (s *shim) take(line []byte) {
 	m, err := wire.Parse(line, wire.FromClient)
 	if bad := (*wire.SyntaxError)(nil); errors.As(err, &bad) {
+		if s.batch(line) {
+			return
+		}
 		s.refuse(nil, int64(bad.Code), map[int]string{-32700: "Parse error", -32600: "Invalid request"}[bad.Code])
 		return
 	}
@@ -110,11 +114,10 @@ func (s *shim) take(line []byte) {
 	case m.Method == "notifications/cancelled" && s.cancelModern(rawjson.Get(m.Params, "requestId")):
 	case modern && m.Kind == wire.Notification:
 		s.tell(&m, line)
+	case m.Method == "notifications/cancelled":
+		s.legacy.cancelled(s, rawjson.Get(m.Params, "requestId"), &m, line)
 	case m.Kind != wire.Request:
 		s.legacy.oneWay(s, &m, line)
-		if m.Method == "notifications/cancelled" {
-			s.legacy.insist(s, rawjson.Get(m.Params, "requestId"), line)
-		}
 	case m.Method == "initialize" && !modern:
 		s.legacy.initialize(s, &m, line)
 	case modern && m.Method == "server/discover" && s.channel != nil:
@@ -124,12 +127,38 @@ func (s *shim) take(line []byte) {
 	case modern:
 		s.start(&m, func(ctx context.Context) { s.modern(ctx, &m, line) })
 	default:
-		over := s.legacy.enter(m.ID)
+		f, over := s.legacy.enter(s.ctx, m.ID)
 		s.start(nil, func(context.Context) {
 			defer over()
-			s.legacy.request(s, &m, line)
+			s.legacy.request(s, f.ctx, &m, line)
 		})
 	}
+}
+
+// batch takes the messages of an array one by one, in a session of the version that has
+// arrays (2025-03-26 Overview, "Batching"). Each request gets an answer of its own. It returns
+// false if line is not such an array, or opens a session.
+func (s *shim) batch(line []byte) bool {
+	s.legacy.mu.Lock()
+	version := s.legacy.version
+	s.legacy.mu.Unlock()
+	msgs, array, err := wire.ParseBatch(line, wire.FromClient)
+	if version != protocol.V20250326 || !array || err != nil {
+		return false
+	}
+	for i := range msgs {
+		if msgs[i].Method == "initialize" {
+			return false
+		}
+	}
+	var each []json.RawMessage
+	if json.Unmarshal(line, &each) != nil {
+		return false // cannot happen: ParseBatch has read it
+	}
+	for _, one := range each {
+		s.take(one)
+	}
+	return true
 }
 
 // introduce passes the client's name to the guide, for its delivery session.

@@ -27,11 +27,11 @@ type legacySession struct {
 	id      string
 	init    []byte // the client's initialize message
 	version string
-	ready   bool                     // notifications/initialized has been sent
-	level   []byte                   // the last logging/setLevel message
-	uris    map[string][]byte        // resources/subscribe messages by raw uri
-	hush    context.CancelFunc       // ends the standalone stream
-	calls   map[string]chan struct{} // requests in flight by raw id; closed at their end
+	ready   bool               // notifications/initialized has been sent
+	level   []byte             // the last logging/setLevel message
+	uris    map[string][]byte  // resources/subscribe messages by raw uri
+	hush    context.CancelFunc // ends the standalone stream
+	calls   map[string]*flight // requests in flight by raw id
 
 	asked     atomic.Int64 // number of requests of the shim itself
 	following sync.Once
@@ -170,8 +170,9 @@ func (l *legacySession) oneWay(s *shim, m *wire.Message, line []byte) {
 }
 
 // request carries one request. If the daemon does not know the session, the request was
-// not executed: the session is opened again and the request is sent once more.
-func (l *legacySession) request(s *shim, m *wire.Message, line []byte) {
+// not executed: the session is opened again and the request is sent once more. ctx ends when
+// the client cancels the request.
+func (l *legacySession) request(s *shim, ctx context.Context, m *wire.Message, line []byte) {
 	l.remember(m, line)
 	for again := true; ; again = false {
 		resp, err := s.send(s.ctx, m, func() (*response, error) {
@@ -180,18 +181,18 @@ func (l *legacySession) request(s *shim, m *wire.Message, line []byte) {
 			return &response{r, id}, err
 		})
 		if err != nil {
-			s.lost(s.ctx, m.ID, err)
+			s.lost(ctx, m.ID, err)
 			return
 		}
 		if resp.StatusCode == http.StatusNotFound && resp.session != "" && again {
 			resp.Body.Close()
 			if err := l.reopen(s, resp.session); err != nil {
-				s.lost(s.ctx, m.ID, err)
+				s.lost(ctx, m.ID, err)
 				return
 			}
 			continue
 		}
-		l.relay(s, m, resp)
+		l.relay(s, ctx, m, resp)
 		return
 	}
 }
@@ -270,7 +271,7 @@ func (l *legacySession) result(s *shim, id wire.ID, resp *http.Response) (result
 
 // relay forwards the messages of a POST's answer. A stream that ends before the response
 // is resumed after its last event, if events have ids.
-func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
+func (l *legacySession) relay(s *shim, ctx context.Context, m *wire.Message, resp *response) {
 	if resp.StatusCode == http.StatusAccepted {
 		resp.Body.Close()
 		return // the request was cancelled and has no response
@@ -294,7 +295,7 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 			})
 		}
 		resp.Body.Close()
-		if answered || last == "" || s.ctx.Err() != nil {
+		if answered || last == "" || ctx.Err() != nil {
 			break
 		}
 		time.Sleep(resumePause)
@@ -306,7 +307,7 @@ func (l *legacySession) relay(s *shim, m *wire.Message, resp *response) {
 		resp = next
 	}
 	if !answered {
-		s.lost(s.ctx, m.ID, err)
+		s.lost(ctx, m.ID, err)
 	}
 }
 

@@ -37,6 +37,7 @@ func TestMergedLists(t *testing.T) {
 		first := call("tools/list", "")
 		contains(t, era, first, `{"x":1.0,"name":"alpha__z","title":"Z","inputSchema":{"type":"object"}},{"name":"alpha__a__b","big":9007199254740993,"inputSchema":{"type":"object"}},{"name":"beta__a","inputSchema":{"type":"object"}}`)
 		cursor := field(first, "result", "nextCursor")
+		equal(t, era+": empty cursor", join(names(call("tools/list", `{"cursor":""}`), "tools", "name")), join(names(first, "tools", "name")))
 		second := call("tools/list", `{"cursor":`+cursor+`}`)
 		equal(t, era+": page 2", join(names(second, "tools", "name")), "beta__b")
 		if field(second, "result", "nextCursor") != "" {

@@ -37,7 +37,7 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 	case question.MayAsk(t.Method()) && x.Era != c.era:
 		return rawjson.Set(p, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}), nil
 	case listing.Is(t.Method()) && l.seals(c):
-		raw := listing.Cursor(p)
+		raw := issued(listing.Cursor(p))
 		switch {
 		case rawjson.Get(p, "cursor") == nil:
 			return p, nil
@@ -53,6 +53,15 @@ func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t ta
 		return tr.openTask(x, l, p)
 	}
 	return p, nil
+}
+
+// issued returns a cursor that Doorward may have issued; nil: none. It issues no empty one, and
+// clients that keep the cursor in a string send it empty to ask from the start.
+func issued(cursor []byte) []byte {
+	if string(cursor) == `""` {
+		return nil
+	}
+	return cursor
 }
 
 // misspeltHandle reports whether params has a member that some parsers take for a handle: the

@@ -231,6 +231,7 @@ func TestCursors(t *testing.T) {
 			}
 			equal(t, "page 2", join(names(list("/mcp/s", "uid:1000", `{"cursor":`+cursor+`}`), "tools", "name")), "b")
 			if c.sealed {
+				equal(t, "empty", join(names(list("/mcp/s", "uid:1000", `{"cursor":""}`), "tools", "name")), join(names(first, "tools", "name")))
 				for what, end := range map[string]string{
 					"other principal": list("/mcp/s", "token:bob", `{"cursor":`+cursor+`}`),
 					"other server":    list("/mcp/other", "uid:1000", `{"cursor":`+cursor+`}`),

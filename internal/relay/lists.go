@@ -208,7 +208,7 @@ func appendMissing(out []byte, parts []listing.Share) []byte {
 // pages returns the servers to ask and their cursors: every visible server from the start, or
 // those in the client's cursor.
 func (v *lists) pages(x *front.Exchange) ([]listing.Page, *front.Reply) {
-	raw := listing.Cursor(x.Params)
+	raw := issued(listing.Cursor(x.Params))
 	if raw == nil {
 		var out []listing.Page
 		for _, b := range v.sight.servers(x.Who) {
