@@ -433,3 +433,13 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		t.Errorf("asked %v", p.seen)
 	}
 }
+
+// eventually polls until ok; it fails after twenty seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within twenty seconds: %s", what)
+		}
+	}
+}

@@ -124,13 +124,3 @@ func expire(t *testing.T, src *Source) {
 	t.Helper()
 	eventually(t, "the token ends", func() bool { return !src.now.Load().good(time.Now()) })
 }
-
-// eventually polls until ok; it fails after twenty seconds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within twenty seconds: %s", what)
-		}
-	}
-}
