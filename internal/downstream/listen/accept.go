@@ -99,7 +99,7 @@ func (o *Origin) seat() seat {
 func (l *Listener) take(c *conn) (reason string) {
 	at := c.origin.seat()
 	reason = l.seats.take(at)
-	if reason == ReasonTooMany && l.resting.giveWay(l.seats.count) {
+	if reason == ReasonTooMany && l.resting.giveWay(at, l.seats.count) {
 		reason = l.seats.take(at)
 	}
 	if reason == "" {

@@ -180,10 +180,10 @@ func (r *resting) old(before time.Time) (all []*conn) {
 // looks is how many resting connections giveWay compares.
 const looks = 16
 
-// giveWay closes a connection that rests: of a few, one whose seat has the most connections.
-// False: none rests.
-func (r *resting) giveWay(count func(seat) int) bool {
-	c := r.greediest(count)
+// giveWay closes a connection that rests, for one of seat to: of a few, one whose seat has the most
+// connections. False: there is none.
+func (r *resting) giveWay(to seat, count func(seat) int) bool {
+	c := r.greediest(to, count)
 	if c == nil || !r.take(c) {
 		return false
 	}
@@ -192,12 +192,16 @@ func (r *resting) giveWay(count func(seat) int) bool {
 }
 
 // greediest returns the connection with the highest count among a few that rest, in no order; nil:
-// none rests.
-func (r *resting) greediest(count func(seat) int) (most *conn) {
+// there is none. Those of the zero seat give way to that seat alone: callers with many addresses
+// would take the places of the daemon's own user one by one.
+func (r *resting) greediest(to seat, count func(seat) int) (most *conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	looked := 0
 	for c := range r.conns {
+		if *c.seat == (seat{}) && to != (seat{}) {
+			continue
+		}
 		if most == nil || count(*c.seat) > count(*most.seat) {
 			most = c
 		}
