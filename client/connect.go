@@ -114,7 +114,7 @@ func (s *shim) take(line []byte) {
 	case m.Method == "notifications/cancelled" && s.cancelModern(rawjson.Get(m.Params, "requestId")):
 	case modern && m.Kind == wire.Notification:
 		s.tell(&m, line)
-	case m.Method == "notifications/cancelled":
+	case m.Kind == wire.Notification && m.Method == "notifications/cancelled":
 		s.legacy.cancelled(s, rawjson.Get(m.Params, "requestId"), &m, line)
 	case m.Kind != wire.Request:
 		s.legacy.oneWay(s, &m, line)

@@ -224,11 +224,11 @@ func TestAHeldMessageIsToldToEveryWay(t *testing.T) {
 	s.register("other")
 	s.send("tester", "text-canary")
 	hook := within(t, hooks, "webhook")
-	if !bytes.Contains(hook.body, []byte(`"n":2,"client":"other@default"`)) || !bytes.Contains(hook.body, []byte(`"action":"agent.deliver"`)) || !bytes.Contains(hook.body, []byte(`"address":"tester"`)) {
+	if !bytes.Contains(hook.body, []byte(`"n":3,"client":"other@default"`)) || !bytes.Contains(hook.body, []byte(`"action":"agent.deliver"`)) || !bytes.Contains(hook.body, []byte(`"address":"tester"`)) {
 		t.Errorf("the webhook: %s", hook.body)
 	}
 	notice := within(t, shown, "the desktop")
-	if notice.Summary != "Doorward holds message 2" || !strings.HasPrefix(notice.Body, "agent/message for other@default, until ") {
+	if notice.Summary != "Doorward holds message 3" || !strings.HasPrefix(notice.Body, "agent/message for other@default, until ") {
 		t.Errorf("the desktop: %+v", notice)
 	}
 	var b []byte
