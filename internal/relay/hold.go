@@ -55,7 +55,7 @@ type holding struct {
 // a new question. reply is the answer if the act may not happen now.
 func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
 	t, act = h.claimed(x, t, act)
-	for {
+	for looked := false; ; {
 		act.Generation = t.b.fallen.Load()
 		pass, err := h.watch.decide(ctx, h.gate, act)
 		var held *gate.Held
@@ -66,8 +66,11 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			reply := h.failures.refused(err)
 			return t, pass, &reply
 		}
-		if reply := h.withheld(ctx, x, t, act); reply != nil {
-			return t, pass, reply
+		if !looked { // once for a question: a server that ends when it is asked would be started again without end
+			looked = true
+			if reply := h.withheld(ctx, x, t, act); reply != nil {
+				return t, pass, reply
+			}
 		}
 		if act.Definition == "" && h.described(t, &act) || respawned(t.b, act.Generation) {
 			continue
@@ -83,7 +86,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 		if t = asShown(t, answer); answer.Run != "" {
 			act.Args = argsOf(t)
 		}
-		act.Approval = answer.Approval
+		act.Approval, looked = answer.Approval, false
 		h.described(t, &act)
 		respawned(t.b, act.Generation)
 	}

@@ -149,8 +149,11 @@ func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	l.late.settled(x.Method)
 	t.b.answered(v.log, x.Method)
 	t.shelf.done(x, t.b, kind, x.Method)
-	return listing.Share{Server: p.Server, Entries: listing.Prefixed(p.Server, kind, rawjson.Get(reply.Result, kind.Member)),
-		Next: listing.Next(reply.Result)}
+	entries := rawjson.Get(reply.Result, kind.Member)
+	if kind.Member == "tools" && x.Era == front.Legacy { // also those of a legacy server: a client would reject the whole list
+		entries = listing.LegacyTools(entries)
+	}
+	return listing.Share{Server: p.Server, Entries: listing.Prefixed(p.Server, kind, entries), Next: listing.Next(reply.Result)}
 }
 
 // join makes one result of all shares.

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -25,13 +26,30 @@ type remembered struct {
 // sessionTasks is how many tasks of one session are kept; the oldest are forgotten.
 const sessionTasks = 256
 
-// noteTask keeps a task for the next run of the daemon.
+// noteTask keeps a task for the next run of the daemon. No other session keeps it: the server may have
+// given out its id before.
 func (d *binding) noteTask(server string, key taskKey) {
+	d.sessions.bindings.Range(func(k, _ any) bool {
+		k.(*binding).dropTask(server, key)
+		return true
+	})
 	d.mu.Lock()
 	d.tasks = append(d.tasks, ownTask{server, key[:]})
 	d.tasks = d.tasks[max(len(d.tasks)-sessionTasks, 0):]
 	d.mu.Unlock()
 	d.note()
+}
+
+// dropTask forgets a task.
+func (d *binding) dropTask(server string, key taskKey) {
+	d.mu.Lock()
+	had := len(d.tasks)
+	d.tasks = slices.DeleteFunc(d.tasks, func(t ownTask) bool { return t.Server == server && bytes.Equal(t.Key, key[:]) })
+	dropped := len(d.tasks) < had
+	d.mu.Unlock()
+	if dropped {
+		d.note()
+	}
 }
 
 // recall restores in a new binding what its session had set up in an earlier run.

@@ -52,7 +52,7 @@ func (s *shelving) done(x *front.Exchange, b *backend, kind listing.Kind, method
 	if !ok {
 		return
 	}
-	made := listing.Shelve(b.Name, kind, s.result, x.Era == front.Legacy && s.conn.era == front.Modern, s.mirrors)
+	made := listing.Shelve(b.Name, kind, s.result, x.Era == front.Legacy, s.mirrors)
 	made.Changes, made.Epoch, made.Until = s.changes, s.epoch, until
 	if s.conn.current(made, b, method) {
 		s.conn.shelve(s.key, made)

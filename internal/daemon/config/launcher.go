@@ -108,10 +108,11 @@ func (k checker) places(key string, l *Launcher) {
 // refuseLaunchers sets Refused of each launcher to its first problem.
 func (r *report) refuseLaunchers(c *Config) {
 	for _, p := range r.problems {
-		name, ours := strings.CutPrefix(p.Server, LauncherPrefix)
+		name := strings.TrimPrefix(p.Server, LauncherPrefix)
+		rest, ours := strings.CutPrefix(p.Key, join("agent.launchers", name)) // not a server: a refused one may have any name
 		if l := c.Agent.Launchers[name]; ours && l != nil && !p.Warning && l.Refused == "" {
 			l.Refused = p.Problem
-			if rest := strings.TrimPrefix(p.Key, join("agent.launchers", name)); rest != "" {
+			if rest != "" {
 				l.Refused = rest[1:] + ": " + p.Problem
 			}
 		}

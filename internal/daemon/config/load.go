@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/doorward/doorward/internal/base/plaintext"
 )
 
 // DefaultAddr is the address of the TCP listener if the configuration names none.
@@ -90,9 +92,10 @@ func (d *decoder) written(section string, t reflect.Type) map[string]bool {
 // refuseServers sets Refused of each server to its first problem.
 func (r *report) refuseServers(c *Config) {
 	for _, p := range r.problems {
-		if s := c.Servers[p.Server]; s != nil && !p.Warning && s.Refused == "" {
+		rest, ours := strings.CutPrefix(p.Key, serverKey(p.Server)) // not a launcher: a refused server may have any name
+		if s := c.Servers[p.Server]; ours && s != nil && !p.Warning && s.Refused == "" {
 			s.Refused = p.Problem
-			if rest := p.Key[len(serverKey(p.Server)):]; rest != "" {
+			if rest != "" {
 				s.Refused = rest[1:] + ": " + p.Problem
 			}
 		}
@@ -142,8 +145,8 @@ func (k checker) all(c *Config) {
 	k.instructions(&c.Instructions)
 }
 
-// names reports servers whose names differ only in case: a client that ignores case could not distinguish
-// them.
+// names reports servers whose names cannot be used, and those whose names differ only in case: a client
+// that ignores case could not distinguish them.
 func (k checker) names(servers map[string]*Server) {
 	seen := map[string]string{}
 	names := slices.SortedFunc(maps.Keys(servers), func(a, b string) int {
@@ -154,10 +157,26 @@ func (k checker) names(servers map[string]*Server) {
 	})
 	for _, name := range names {
 		folded := strings.ToLower(name)
-		if first, twice := seen[folded]; twice {
+		if first, twice := seen[folded]; twice && usableName(name) {
 			k.report.fail(serverKey(name), fmt.Sprintf("the name differs from %s (line %d) in case alone; rename one", first, servers[first].Line))
 			continue
 		}
 		seen[folded] = name
 	}
+	for _, name := range names {
+		if !usableName(name) {
+			proposal := freeName(plaintext.ServerName(name), seen)
+			seen[strings.ToLower(proposal)] = proposal
+			k.report.note(Problem{Line: k.report.line(serverKey(name)), Key: serverKey(name), Server: name, Problem: nameRule + "; rename it, for example to " + proposal})
+		}
+	}
+}
+
+// freeName returns name, with a number if a server already has it. The keys of taken are in lower case.
+func freeName(name string, taken map[string]string) string {
+	out := name
+	for n := 2; taken[strings.ToLower(out)] != "" || isBuiltin(out); n++ {
+		out = fmt.Sprintf("%s-%d", name, n)
+	}
+	return out
 }

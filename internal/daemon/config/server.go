@@ -31,7 +31,9 @@ func (d *decoder) serverEntry(n *yaml.Node, key, name string, v reflect.Value) {
 	s := &Server{Name: name, Line: d.report.line(key)}
 	d.setDefaults(reflect.ValueOf(s).Elem())
 	v.Set(reflect.ValueOf(s))
-	d.check.name(key, name)
+	if isBuiltin(name) {
+		d.report.fail(key, "this name is taken by a built-in server; rename it")
+	}
 	d.report.server, d.report.muted, d.report.entered = name, isDisabled(n), len(d.report.problems)
 	defer func() { d.report.server, d.report.muted = "", false }()
 
@@ -63,14 +65,17 @@ func isDisabled(n *yaml.Node) bool {
 	return false
 }
 
-// name checks a server's name. A name that cannot be used refuses only its server.
-func (k checker) name(key, name string) {
-	switch {
-	case !serverName.MatchString(name) || strings.Contains(name, "__"):
-		k.report.note(Problem{Line: k.report.line(key), Key: key, Server: name, Problem: "a server's name has 1 to 64 letters, digits, hyphens and single underscores, and begins and ends with a letter or digit; rename it, for example to " + plaintext.ServerName(name)})
-	case slices.ContainsFunc(builtin, func(b string) bool { return strings.EqualFold(b, name) }):
-		k.report.fail(key, "this name is taken by a built-in server; rename it")
-	}
+// nameRule says which names a server may have.
+const nameRule = "a server's name has 1 to 64 letters, digits, hyphens and single underscores, and begins and ends with a letter or digit"
+
+// usableName reports whether a server may have a name. One that may not refuses only its server.
+func usableName(name string) bool {
+	return serverName.MatchString(name) && !strings.Contains(name, "__")
+}
+
+// isBuiltin reports whether a built-in server has a name.
+func isBuiltin(name string) bool {
+	return slices.ContainsFunc(builtin, func(b string) bool { return strings.EqualFold(b, name) })
 }
 
 // server checks the values of a server together.

@@ -15,7 +15,7 @@ func TestEntriesHaveTheFormThatClientsRequire(t *testing.T) {
 		kind Kind
 		out  string
 	}{
-		`{"name":"a", "inputSchema": {"type":"object","properties":{"b":true}},"vendor":null}`: {tools, `{"name":"s__a", "inputSchema": {"type":"object","properties":{"b":true}},"vendor":null}`},
+		`{"name":"a", "inputSchema": {"type":"object","properties":{"b":{}}},"vendor":null}`: {tools, `{"name":"s__a", "inputSchema": {"type":"object","properties":{"b":{}}},"vendor":null}`},
 		`{"name":"a"}`:                                       {tools, `{"name":"s__a","inputSchema":{"type":"object"}}`},
 		`{"name":"a","inputSchema":null}`:                    {tools, `{"name":"s__a","inputSchema":{"type":"object"}}`},
 		`{"name":"a","inputSchema":[]}`:                      {tools, `{"name":"s__a","inputSchema":{"type":"object"}}`},

@@ -31,17 +31,16 @@ type Known struct {
 // changes. No capability covers the changes of templates and skills reliably.
 var Reported = map[string]string{"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources"}
 
-// Shelve makes the kept list: all entries, with the aggregate's names. older: the client's
-// era is earlier than the server's. mirrors: tools with invalid header annotations are left
-// out.
-func Shelve(server string, kind Kind, result []byte, older, mirrors bool) *Known {
+// Shelve makes the kept list: all entries, with the aggregate's names. legacy: it is for
+// clients of the legacy era. mirrors: tools with invalid header annotations are left out.
+func Shelve(server string, kind Kind, result []byte, legacy, mirrors bool) *Known {
 	out := &Known{text: []byte{'['}}
 	for entry := range rawjson.Elements(rawjson.Get(result, kind.Member)) {
 		name, ok := rawjson.GetString(entry, kind.Name)
 		if !ok || mirrors && kind.Member == "tools" && paramheader.Of(entry).Broken {
 			continue
 		}
-		if older && kind.Member == "tools" {
+		if legacy && kind.Member == "tools" {
 			entry = legacyTool(entry)
 		}
 		out.text = append(rawjson.AppendComma(out.text), PrefixedEntry(server, kind, entry)...)
