@@ -30,7 +30,7 @@ const sessionTasks = 256
 // given out its id before.
 func (d *binding) noteTask(server string, key taskKey) {
 	d.sessions.bindings.Range(func(k, _ any) bool {
-		k.(*binding).dropTask(server, key)
+		dropTask(k.(*binding), server, key)
 		return true
 	})
 	d.mu.Lock()
@@ -41,7 +41,7 @@ func (d *binding) noteTask(server string, key taskKey) {
 }
 
 // dropTask forgets a task.
-func (d *binding) dropTask(server string, key taskKey) {
+func dropTask(d *binding, server string, key taskKey) {
 	d.mu.Lock()
 	had := len(d.tasks)
 	d.tasks = slices.DeleteFunc(d.tasks, func(t ownTask) bool { return t.Server == server && bytes.Equal(t.Key, key[:]) })
