@@ -229,7 +229,7 @@ func TestAnExpelledConnectionDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// What was read ahead is not kept after it was read again.
+// A connection does not keep the bytes that were read ahead once they are read.
 func TestWhatWasReadAheadIsNotKept(t *testing.T) {
 	t.Parallel()
 	c := &conn{ahead: []byte(aRequest)}
