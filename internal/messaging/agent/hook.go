@@ -94,10 +94,10 @@ func (t *sessions) hook(who *principal.Principal, digest string, processes []str
 func (t *sessions) below(who *principal.Principal, processes []string) *session {
 	owner := t.qualified(who)
 	if kind, _, _ := principal.Parse(who.Name()); kind == principal.KindSpawn {
-		return t.best(func(s *session) bool { return s.owner.Principal == owner })
+		return bestOf(t.byKey, func(s *session) bool { return s.owner.Principal == owner })
 	}
 	for _, p := range processes {
-		best := t.best(func(s *session) bool { return s.owner.Principal == owner && slices.Contains(s.owner.Processes, p) })
+		best := bestOf(t.byKey, func(s *session) bool { return s.owner.Principal == owner && slices.Contains(s.owner.Processes, p) })
 		if best != nil {
 			return best
 		}
@@ -105,11 +105,11 @@ func (t *sessions) below(who *principal.Principal, processes []string) *session 
 	return nil
 }
 
-// best returns one of the sessions with a peer that which selects: the live ones come
-// before the others, and then the newest. nil: none. The caller holds mu.
-func (t *sessions) best(which func(*session) bool) *session {
+// bestOf returns one of the sessions with a peer that which selects: the live ones come
+// before the others, and then the newest. nil: none.
+func bestOf(all map[string]*session, which func(*session) bool) *session {
 	var best *session
-	for _, s := range t.byKey {
+	for _, s := range all {
 		if s.peer == "" || !which(s) {
 			continue
 		}
