@@ -43,10 +43,10 @@ type agents struct {
 }
 
 // open makes the manager, and ends in the book the agents that an earlier run of this daemon
-// left open. clean and note belong to the messaging server.
-func (g *agents) open(book spawn.Book, clean func(string) string, note mail.Note[mail.Spawn]) error {
+// left open. note makes the record of a start or an end.
+func (g *agents) open(book spawn.Book, note mail.Note[mail.Spawn]) error {
 	var err error
-	o := spawn.Options{Runner: g.runner, Book: book, TokenPrefix: authn.SpawnToken, Clean: clean, Look: g.look, Note: note, Log: g.o.Log}
+	o := spawn.Options{Runner: g.runner, Book: book, TokenPrefix: authn.SpawnToken, Look: g.look, Note: note, Log: g.o.Log}
 	if o.StateDir, err = filepath.Abs(g.o.StateDir); err != nil {
 		return fmt.Errorf("starting agents: %w", err)
 	}

@@ -55,7 +55,7 @@ func (d *Daemon) startMessaging(ctx context.Context, db *store.DB) (end func(), 
 		return nil, err
 	}
 	end = runMessaging(server)
-	if err := d.agents.open(book, cleaned, recordSpawn); err != nil {
+	if err := d.agents.open(book, recordSpawn); err != nil {
 		end()
 		return nil, err
 	}
@@ -167,14 +167,6 @@ func (w recorder) uncommitted(notes []any, err error) {
 				Resource: r.Resource, Result: result, Detail: r.Detail})
 		}
 	}
-}
-
-func cleaned(s string) string {
-	out, _, err := agent.Clean(s)
-	if err != nil {
-		return "(the output was not text)"
-	}
-	return out
 }
 
 // recordSpawn returns the record of the start or the end of a started agent.

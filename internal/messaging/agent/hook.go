@@ -88,26 +88,36 @@ func (t *sessions) hook(who *principal.Principal, digest string, processes []str
 	return t.leader(found)
 }
 
-// below returns the session of the first of the processes that has one. If a process has
-// several, the live ones come before the others, and then the newest. The caller holds
-// mu.
+// below returns the session of the first of the processes that has one. A started agent
+// has one peer, and its process numbers may be those of a namespace of its own, so all its
+// processes are below its sessions. The caller holds mu.
 func (t *sessions) below(who *principal.Principal, processes []string) *session {
 	owner := t.qualified(who)
+	if kind, _, _ := principal.Parse(who.Name()); kind == principal.KindSpawn {
+		return bestOf(t.byKey, func(s *session) bool { return s.owner.Principal == owner })
+	}
 	for _, p := range processes {
-		var best *session
-		for _, s := range t.byKey {
-			if s.peer == "" || s.owner.Principal != owner || !slices.Contains(s.owner.Processes, p) {
-				continue
-			}
-			if best == nil || s.lives() != best.lives() && s.lives() || s.lives() == best.lives() && s.made > best.made {
-				best = s
-			}
-		}
+		best := bestOf(t.byKey, func(s *session) bool { return s.owner.Principal == owner && slices.Contains(s.owner.Processes, p) })
 		if best != nil {
 			return best
 		}
 	}
 	return nil
+}
+
+// bestOf returns one of the sessions with a peer that which selects: the live ones come
+// before the others, and then the newest. nil: none.
+func bestOf(all map[string]*session, which func(*session) bool) *session {
+	var best *session
+	for _, s := range all {
+		if s.peer == "" || !which(s) {
+			continue
+		}
+		if best == nil || s.lives() != best.lives() && s.lives() || s.lives() == best.lives() && s.made > best.made {
+			best = s
+		}
+	}
+	return best
 }
 
 // hookTells notes that hooks wake the session. It reports whether newest has not been

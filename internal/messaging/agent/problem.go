@@ -67,7 +67,7 @@ var kinds = map[string]kind{
 	mail.PasskeyRequired:     {text: "a held message can be released only with a passkey"},
 	mail.UnknownSpawn:        {text: "no such agent of yours"},
 	mail.SpawnDisabled:       {text: "starting agents is not configured"},
-	mail.LauncherUnknown:     {text: "no such launcher"},
+	mail.LauncherUnknown:     {text: "no launcher of this name can be used"},
 	mail.LauncherChanged:     {text: "the launcher has changed since it was approved: the operator has to approve it again"},
 	mail.RightsExceedParent:  {text: "more rights than you have yourself"},
 	mail.CwdOutsideRoots:     {text: "the directory is outside of what you may use"},

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -69,7 +70,7 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 	who := c.pass.Act().Who
 	d, err := m.Check(who, r)
 	if err != nil {
-		return nil, c.starting.overBudget(err)
+		return nil, unfit(err)
 	}
 	if err := hold(c, func() []byte { return c.raw }); err != nil {
 		return nil, err
@@ -95,6 +96,16 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 	out := spawnOutOf(begun)
 	return &answer{text: fmt.Sprintf("%s is %s (spawn_id %s, until %s). Its end and its result come to your inbox.",
 		token(out.Name), out.State, out.SpawnID, out.ExpiresAt), out: out}, nil
+}
+
+// unfit returns the refusal of a request that asks for what its launcher does not have or
+// the caller cannot give, with the reason. It spends no budget, so the caller goes on.
+func unfit(err error) error {
+	var no *mail.Error
+	if errors.As(err, &no) && no.Err != nil && (no.Code == mail.Budget || no.Code == mail.InvalidArgument) {
+		return &problem{code: no.Code, text: no.Err.Error(), err: no.Err}
+	}
+	return err
 }
 
 // overBudget ends the calling agent if err says that its budget is used up, and returns

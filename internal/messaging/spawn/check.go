@@ -1,6 +1,8 @@
 package spawn
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -59,15 +61,30 @@ func (m *Manager) permitted(parent *principal.Principal, r *Request) (*Launcher,
 	case !parent.Valid():
 		return nil, nil, refused(mail.SpawnDisabled, "the request has no caller")
 	case r.Model != "" && !slices.Contains(l.Models, r.Model):
-		return nil, nil, refused(mail.InvalidArgument, "launcher %s does not have the model %.80q", l.Name, r.Model)
+		return nil, nil, refused(mail.InvalidArgument, "launcher %s does not have the model %.80q; it has: %s", l.Name, r.Model, strings.Join(l.Models, ", "))
 	}
-	if l.Approved != nil {
-		if err := l.Approved(); err != nil {
-			return nil, nil, refused(mail.LauncherChanged, "launcher %s: %w", l.Name, err)
-		}
+	if err := l.approved(); err != nil {
+		return nil, nil, err
 	}
 	rights, err := r.rights(l, parent)
 	return l, rights, err
+}
+
+// approved returns a refusal unless the program is the approved one. A program that cannot
+// be read has nothing that the operator could approve.
+func (l *Launcher) approved() error {
+	if l.Approved == nil {
+		return nil
+	}
+	err := l.Approved()
+	var unread *fs.PathError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unread):
+		return refused(mail.LauncherUnknown, "launcher %s cannot be used: %w", l.Name, err)
+	}
+	return refused(mail.LauncherChanged, "launcher %s: %w", l.Name, err)
 }
 
 // folder opens the directory in which an agent starts. It lies inside of the launcher's

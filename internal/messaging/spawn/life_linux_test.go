@@ -28,7 +28,7 @@ func TestTheEndIsReportedWithStatusAndOutput(t *testing.T) {
 		"say done":                  {State: mail.Exited, ExitCode: number(0), Output: "done\n"},
 		"say half\nexit 7":          {State: mail.Exited, ExitCode: number(7), Output: "half\n"},
 		"shell kill -KILL $PPID":    {State: mail.Exited, ExitCode: number(128 + 9)},
-		"say \x1b[31mred\x07\u202e": {State: mail.Exited, ExitCode: number(0), Output: "[31mred\n"},
+		"say \x1b[31mred\x07\u202e": {State: mail.Exited, ExitCode: number(0), Output: "red\n"},
 	} {
 		got := s.over(s.start(prompt), 20*time.Second)
 		if got.State != want.State || got.ExitCode == nil || *got.ExitCode != *want.ExitCode || got.Output != want.Output || got.Rest != nil {

@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
-	"github.com/doorward/doorward/internal/trust/visible"
 )
 
 const (
@@ -106,9 +105,13 @@ func (o *output) store(b []byte) {
 	}
 }
 
-// end returns the result and, if there is a file, the whole output; otherwise nil.
+// end returns the end of the output, from a whole character on, and, if there is a file,
+// the whole output; otherwise nil.
 func (o *output) end() (text string, whole io.Reader) {
 	text = string(o.last[max(0, len(o.last)-resultBytes):])
+	if o.total > int64(len(text)) {
+		text = wholeRunes(text)
+	}
 	if o.file == nil {
 		return text, nil
 	}
@@ -154,23 +157,16 @@ func sweepOutputs(state string, atStart bool) {
 	}
 }
 
-// plainText returns s as valid UTF-8 without unprintable characters other than line feeds
-// and tabs.
-func plainText(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || r != '\n' && r != '\t' && !visible.Printable(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, ""))
-}
-
 // cutText returns at most the last most bytes of s, beginning at a whole character.
 func cutText(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	s = s[len(s)-most:]
+	return wholeRunes(s[len(s)-most:])
+}
+
+// wholeRunes returns s without the rest of a character at its beginning.
+func wholeRunes(s string) string {
 	for s != "" && !utf8.RuneStart(s[0]) {
 		s = s[1:]
 	}

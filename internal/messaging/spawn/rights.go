@@ -3,13 +3,18 @@ package spawn
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// grants reports whether one word of a scope includes another.
+// grants reports whether one word of a scope includes another. A text with a separator is
+// several words, and no word includes it.
 func grants(word, other string) bool {
-	if word == other {
+	switch {
+	case strings.ContainsFunc(other, separates):
+		return false
+	case word == other:
 		return true
 	}
 	server, whole := strings.CutPrefix(word, "server:")
@@ -40,6 +45,9 @@ func common(a, b []string) []string {
 	return slices.Compact(all)
 }
 
+// separates reports whether r ends a word of a scope.
+func separates(r rune) bool { return r == ',' || unicode.IsSpace(r) }
+
 // bound returns the proved scope of a parent; false: it has none, and only policy bounds
 // it.
 func bound(parent *principal.Principal) ([]string, bool) {
@@ -49,7 +57,7 @@ func bound(parent *principal.Principal) ([]string, bool) {
 	}
 	var words []string
 	if f.Grade.MayAllow() {
-		words = strings.FieldsFunc(f.Value, func(r rune) bool { return r == ',' || r == ' ' })
+		words = strings.FieldsFunc(f.Value, separates)
 	}
 	return words, true
 }

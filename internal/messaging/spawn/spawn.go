@@ -86,9 +86,6 @@ type Options struct {
 	StateDir, RuntimeDir, Socket string
 	TokenPrefix                  string
 	DaemonKey                    string // by which an agent authenticates the daemon; empty: it does not
-	// Clean removes harmful characters from a text for a message; nil: unprintable ones
-	// are removed.
-	Clean func(string) string
 	// Look searches an agent's output before anything of it is passed on: the text for
 	// its parent, and the whole output if that is longer (otherwise nil). out is the part
 	// of the text that may be sent; keep: the whole output may be kept; blocked: neither
@@ -128,9 +125,6 @@ type Manager struct {
 func New(o Options) *Manager {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Clean == nil {
-		o.Clean = plainText
 	}
 	return &Manager{o: o, launchers: map[string]*Launcher{}, agents: map[string]*agent{}, quit: make(chan struct{})}
 }

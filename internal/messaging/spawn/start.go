@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/process"
@@ -213,13 +214,19 @@ func (m *Manager) ending(a *agent) mail.SpawnEnd {
 const (
 	resultWithheld = "(The result was withheld: it carries the mark of protected instructions.)"
 	wholeWithheld  = "(The whole output was withheld: it carries the mark of protected instructions. This is its end.)\n"
+	wholeCut       = "(The output has %d bytes; %d at its beginning are in a file. This is its end.)\n"
+	notText        = "(The output was not text.)"
 )
 
 // result returns the part of an agent's output that its parent is sent. The whole output
-// is searched before any of it is passed on, including the part that is not sent.
+// is searched before any of it is passed on, including the part that is not sent. A text
+// that does not come with the whole output says so.
 func (o *Options) result(a *agent) (text string, rest []mail.Ref) {
 	text, whole := a.output.end()
-	text = cutText(o.Clean(text), resultBytes)
+	text, _ = plaintext.Clean(text)
+	if text = cutText(text, resultBytes); text == "" && a.output.total > 0 {
+		text = notText
+	}
 	if !a.result {
 		text = ""
 	}
@@ -234,12 +241,20 @@ func (o *Options) result(a *agent) (text string, rest []mail.Ref) {
 	case blocked:
 		return resultWithheld, nil
 	case !keep && whole != nil:
-		return wholeWithheld + cutText(out, resultBytes-len(wholeWithheld)), nil
-	case ref != nil:
-		rest = []mail.Ref{*ref}
+		return below(wholeWithheld, out), nil
+	}
+	var kept int64
+	if ref != nil {
+		rest, kept = []mail.Ref{*ref}, ref.Size
+	}
+	if total := a.output.total; total > resultBytes && kept < total {
+		out = below(fmt.Sprintf(wholeCut, total, kept), out)
 	}
 	return out, rest
 }
+
+// below returns a line and as much of the end of text as a result has room for.
+func below(line, text string) string { return line + cutText(text, resultBytes-len(line)) }
 
 // tell reports an end to the book, repeatedly until it is stored or the daemon stops;
 // then the next start reports it.
