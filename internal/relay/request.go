@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -42,9 +43,14 @@ func unresolved(method string, err error) *wire.Error {
 	case errors.Is(err, resolve.ErrNoID):
 		return failure.NoID
 	case errors.Is(err, resolve.ErrName):
-		return failure.UnknownOf(method)
+		return unknown(method)
 	}
 	return failure.NoMethod
+}
+
+// unknown answers a request that names no object of a server.
+func unknown(method string) *wire.Error {
+	return cmp.Or(failure.UnknownOf(method), failure.NoMethod)
 }
 
 // single serves a request on a route of one server, names as they are.
@@ -113,7 +119,7 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 func (r *Relay) routed(ctx context.Context, x *front.Exchange, asked resolve.Target) front.Reply {
 	t, ok := r.table.Load().aim(asked)
 	if !ok || !r.sight.visible(x.Who, t.b.Name) && !r.sight.shut(x.Who, t.b) {
-		return front.Reply{Error: failure.UnknownOf(x.Method)}
+		return front.Reply{Error: unknown(x.Method)}
 	}
 	if args := argsOf(t); args != nil {
 		own := naming.Server(t.b.Name).Arguments(args)

@@ -239,6 +239,13 @@ func (l *eventLog) over() bool {
 	return l.ended
 }
 
+// spent reports that the stream has ended and that no message comes after a position.
+func (l *eventLog) spent(after uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended && after >= l.base+uint64(len(l.items))-1
+}
+
 // wake starts a writer if a raw connection has none. The caller holds mu.
 func (l *eventLog) wake() {
 	if l.raw != nil && !l.writing {

@@ -266,6 +266,10 @@ func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principa
 		fail(w, http.StatusBadRequest, nil, errUnknownEvent)
 		return
 	}
+	if resumed && log.spent(after) { // a client resumes an empty answer again, and then without an event id
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	gen, ok := log.reserve(resumed)
 	if !ok {
 		plain(w, http.StatusConflict)

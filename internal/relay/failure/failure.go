@@ -112,6 +112,8 @@ func UnknownOf(method string) *wire.Error {
 		return NoPrompt
 	case "resources/read", "resources/subscribe", "resources/unsubscribe", "resources/directory/read", "skills/get":
 		return NoURI
+	case "tasks/get", "tasks/result", "tasks/update", "tasks/cancel":
+		return NoTask
 	case "completion/complete":
 		return Params
 	}
