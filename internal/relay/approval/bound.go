@@ -1,0 +1,44 @@
+package approval
+
+import "github.com/doorward/doorward/internal/trust/principal"
+
+// Enter takes a place for a held call of who, from the time before its question is asked.
+// leave gives it back. The error is ErrFull.
+func (q *Queue) Enter(who *principal.Principal) (leave func(), err error) {
+	name := who.Name()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.under >= mostOpen || q.ofOne[name] >= mostOfOne {
+		return nil, ErrFull
+	}
+	q.under++
+	q.ofOne[name]++
+	return func() { q.leftBy(name) }, nil
+}
+
+func (q *Queue) leftBy(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.under--
+	if q.ofOne[name]--; q.ofOne[name] == 0 {
+		delete(q.ofOne, name)
+	}
+}
+
+// full reports whether there is no room for the question of a call. The only question of a
+// caller may be as long as all others leave room for; further ones share bytesOfOne, so that
+// one caller does not take the room of the others. The caller holds mu.
+func (q *Queue) full(c Call) bool {
+	own := q.ofWho[c.Act.Who.Name()]
+	return len(q.byN) >= mostOpen || own.n >= mostOfOne || q.bytes+c.bytes() > mostBytes ||
+		own.n > 0 && own.bytes+c.bytes() > bytesOfOne
+}
+
+// charge adds a question to the share of its caller, or with -1 removes it. The caller holds mu.
+func (q *Queue) charge(at *question, by int) {
+	own, size := q.ofWho[at.shown.Principal], by*at.call.bytes()
+	own.n, own.bytes, q.bytes = own.n+by, own.bytes+size, q.bytes+size
+	if q.ofWho[at.shown.Principal] = own; own.n == 0 {
+		delete(q.ofWho, at.shown.Principal)
+	}
+}
