@@ -62,6 +62,7 @@ func TestAHeldToolThatIsWithheldLooksUnknown(t *testing.T) {
 					all := d.queue.Pending()
 					equal(t, "questions", fmt.Sprint(len(all)), "2")
 					equal(t, "told of the withheld one", fmt.Sprint(strings.Contains(fmt.Sprint(all[0].Notes), noteWithheld), strings.Contains(fmt.Sprint(all[1].Notes), noteWithheld)), "true false")
+					equal(t, "notes of both", fmt.Sprint(len(all[0].Notes), len(all[1].Notes)), "2 1")
 					settle := func(v approval.Verdict) {
 						for _, q := range d.queue.Pending() {
 							if err := d.queue.Settle(principal.New("uid:1000"), q.N, "", v); err != nil {

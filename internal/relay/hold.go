@@ -55,7 +55,7 @@ type holding struct {
 // a new question. reply is the answer if the act may not happen now.
 func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
 	t, act = h.claimed(x, t, act)
-	note := ""
+	var notes []string
 	for looked := false; ; {
 		act.Generation = t.b.fallen.Load()
 		pass, err := h.watch.decide(ctx, h.gate, act)
@@ -70,7 +70,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 		if !looked { // once for a question: a server that ends when it is asked would be started again without end
 			looked = true
 			var reply *front.Reply
-			if note, reply = h.withheld(ctx, x, t, act); reply != nil {
+			if notes, reply = h.withheld(ctx, x, t, act); reply != nil {
 				return t, pass, reply
 			}
 		}
@@ -81,7 +81,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			t.continues = true
 			continue
 		}
-		answer, reply := h.await(ctx, x, t, held, act.Args, note)
+		answer, reply := h.await(ctx, x, t, held, act.Args, notes...)
 		if reply != nil {
 			return t, gate.Pass{}, reply
 		}
@@ -103,13 +103,13 @@ const noteWithheld = "what the server offers under this name is withheld (doorwa
 // withheld looks whether pinning withholds the tool of a held call, which could not run after an
 // approval. For the owner it refuses the call. Any other caller must not be able to tell the tool
 // from one that does not exist, which is held: the call is held too, with a note for the operator.
-func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act gate.Act) (note string, reply *front.Reply) {
+func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act gate.Act) (notes []string, reply *front.Reply) {
 	if t.Method() != "tools/call" || t.b.Pin == nil {
-		return "", nil
+		return nil, nil
 	}
 	leave, err := h.hold.Queue.Enter(x.Who)
 	if err != nil {
-		return "", h.unapproved(ctx, x, t, act, approval.Answer{}, err)
+		return nil, h.unapproved(ctx, x, t, act, approval.Answer{}, err)
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookFirst)
@@ -121,12 +121,12 @@ func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act
 	held, is := errors.AsType[*pin.Held](err)
 	switch {
 	case !is:
-		return "", nil
+		return nil, nil
 	case !h.failures.owns(x.Who):
-		return noteWithheld, nil
+		return []string{noteWithheld}, nil
 	}
 	refusal := h.gate.Refuse(act, held.Reason.Rule(), gate.CodeDenied, 0)
-	return "", h.failures.withheld(t.Method(), act, refusal.Ref, held)
+	return nil, h.failures.withheld(t.Method(), act, refusal.Ref, held)
 }
 
 // respawned reports whether a connection of b has ended since generation was read. It first

@@ -173,6 +173,5 @@ func (j releasing) transfer(before Peer, principal string) (Peer, error) {
 	}
 	j.signal(TopicPeers)
 	j.signal(TopicMailbox(p.ID))
-	j.signal(TopicHeld) // held messages have another owner
 	return p, err
 }

@@ -8,5 +8,5 @@ func TopicSpawn(id string) string       { return "spawn:" + id }
 // TopicPeers is signalled when a peer is bound, renamed or released.
 const TopicPeers = "peers"
 
-// TopicHeld is signalled when a message is held or gets another owner.
+// TopicHeld is signalled when a message is held.
 const TopicHeld = "held"

@@ -118,7 +118,7 @@ type Queue struct {
 	last   uint64
 	byCall map[gate.Binding]*question
 	byN    map[uint64]*question
-	ofWho  map[string]share
+	ofWho  shares
 	bytes  int
 	under  int            // calls under way to a question or its answer
 	ofOne  map[string]int // the same by caller
@@ -127,9 +127,6 @@ type Queue struct {
 
 	elsewhere map[string]uint64 // numbers of items that other packages keep
 }
-
-// share is what the open questions of one caller take.
-type share struct{ n, bytes int }
 
 type state int
 
@@ -168,7 +165,7 @@ func New(o Options, saved []Grant) *Queue {
 	if o.Elapsed == nil {
 		o.Elapsed = elapsed()
 	}
-	q := &Queue{o: o, last: o.Last, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]share{}, ofOne: map[string]int{}, uses: map[string]bool{}}
+	q := &Queue{o: o, last: o.Last, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: shares{}, ofOne: map[string]int{}, uses: map[string]bool{}}
 	q.grants = q.resume(saved)
 	return q
 }
@@ -256,7 +253,8 @@ func (q *Queue) ask(c Call) (*question, error) {
 	}
 	q.last++
 	q.byN[at.shown.N], q.byCall[c.Held.Binding] = at, at
-	q.charge(at, 1)
+	q.ofWho.charge(who, 1, c.bytes())
+	q.bytes += c.bytes()
 	at.timer = time.AfterFunc(q.o.Expire, func() { q.expire(at) })
 	q.Tell(at.shown)
 	return at, nil
@@ -298,7 +296,8 @@ func (q *Queue) remove(at *question) {
 	at.timer.Stop()
 	delete(q.byN, at.shown.N)
 	delete(q.byCall, at.call.Held.Binding)
-	q.charge(at, -1)
+	q.ofWho.charge(at.shown.Principal, -1, -at.call.bytes())
+	q.bytes -= at.call.bytes()
 }
 
 // leave removes a caller from a question and returns that the question is still open, or the

@@ -13,16 +13,14 @@ func (q *Queue) Enter(who *principal.Principal) (leave func(), err error) {
 	}
 	q.under++
 	q.ofOne[name]++
-	return func() { q.leftBy(name) }, nil
-}
-
-func (q *Queue) leftBy(name string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.under--
-	if q.ofOne[name]--; q.ofOne[name] == 0 {
-		delete(q.ofOne, name)
-	}
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.under--
+		if q.ofOne[name]--; q.ofOne[name] == 0 {
+			delete(q.ofOne, name)
+		}
+	}, nil
 }
 
 // full reports whether there is no room for the question of a call. The only question of a
@@ -34,11 +32,17 @@ func (q *Queue) full(c Call) bool {
 		own.n > 0 && own.bytes+c.bytes() > bytesOfOne
 }
 
-// charge adds a question to the share of its caller, or with -1 removes it. The caller holds mu.
-func (q *Queue) charge(at *question, by int) {
-	own, size := q.ofWho[at.shown.Principal], by*at.call.bytes()
-	own.n, own.bytes, q.bytes = own.n+by, own.bytes+size, q.bytes+size
-	if q.ofWho[at.shown.Principal] = own; own.n == 0 {
-		delete(q.ofWho, at.shown.Principal)
+// share is what the open questions of one caller take.
+type share struct{ n, bytes int }
+
+// shares has the share of each caller with open questions.
+type shares map[string]share
+
+// charge adds n questions with that many bytes to the share of a caller.
+func (s shares) charge(who string, n, bytes int) {
+	own := s[who]
+	own.n, own.bytes = own.n+n, own.bytes+bytes
+	if s[who] = own; own.n == 0 {
+		delete(s, who)
 	}
 }
