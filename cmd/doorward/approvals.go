@@ -63,6 +63,9 @@ func pendingCall(c admin.PendingCall) string {
 		name = plaintext.Line(c.Action) + " " + name
 	}
 	fmt.Fprintf(&b, "%d  %s/%s  %s\n", c.N, plaintext.Line(c.Server), name, plaintext.Line(string(c.Args)))
+	if len(c.Rest) > 0 {
+		fmt.Fprintf(&b, "   with %s\n", plaintext.Line(string(c.Rest)))
+	}
 	who := c.Principal
 	if c.Client != "" {
 		who = c.Client + ", " + who
@@ -184,6 +187,9 @@ const (
 // askAbout shows a call, reads the operator's decision and sends it to the daemon.
 func askAbout(ctx context.Context, o *invocation, keys keyboard, c admin.PendingCall) error {
 	fmt.Fprint(people(), pendingCall(c))
+	if c.N == 0 { // it cannot be decided by number
+		return nil
+	}
 	open, end := whileOpen(ctx, o, c)
 	s, err := answered(open, keys, c)
 	end()

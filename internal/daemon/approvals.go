@@ -212,7 +212,8 @@ func (a api) mustBeOperator(r *http.Request, who *principal.Principal) error {
 	return nil
 }
 
-// waiting returns the calls and messages that wait for the operator, by number. Without the
+// waiting returns the calls and messages that wait for the operator, by number, and in the end
+// those without one (0). Without the
 // store, messages are missing and cannot be decided.
 func (h heldActs) waiting(ctx context.Context) []approval.Question {
 	mails, err := heldMail(h).all(ctx)
@@ -220,7 +221,7 @@ func (h heldActs) waiting(ctx context.Context) []approval.Question {
 		h.d.log.Warn("held messages could not be listed", "err", err)
 	}
 	all := append(mails, h.d.approvals.Pending()...)
-	slices.SortFunc(all, func(x, y approval.Question) int { return cmp.Compare(x.N, y.N) })
+	slices.SortFunc(all, func(x, y approval.Question) int { return cmp.Compare(x.N-1, y.N-1) })
 	return all
 }
 
@@ -228,7 +229,7 @@ func (a api) pending(ctx context.Context) []admin.PendingCall {
 	out := []admin.PendingCall{}
 	for _, q := range heldActs(a).waiting(ctx) {
 		c := admin.PendingCall{N: q.N, Time: stamp(q.Time), Client: q.Client, Principal: q.Principal, Server: q.Server, Tool: q.Tool, Action: q.Action,
-			Args: json.RawMessage(q.Args), Expires: stamp(q.Expires), Rule: q.Rule, Reason: q.Reason, Preview: q.Preview, Waiting: q.Waiting, Notes: q.Notes}
+			Args: json.RawMessage(q.Args), Rest: json.RawMessage(q.Rest), Expires: stamp(q.Expires), Rule: q.Rule, Reason: q.Reason, Preview: q.Preview, Waiting: q.Waiting, Notes: q.Notes}
 		if q.Args == "" {
 			c.Args = json.RawMessage("{}")
 		}
@@ -256,7 +257,7 @@ func (h heldActs) Pending(ctx context.Context, _ console.Caller) ([]console.Held
 	var out []console.Held
 	for _, q := range h.waiting(ctx) {
 		out = append(out, console.Held{N: q.N, Time: q.Time, Expires: q.Expires, Client: q.Client, Principal: q.Principal,
-			Server: q.Server, Tool: objectOf(q), Args: q.Args, Rule: q.Rule, Reason: q.Reason, Notes: q.Notes, Preview: q.Preview, Message: q.Message})
+			Server: q.Server, Tool: objectOf(q), Args: q.Args, Rest: q.Rest, Rule: q.Rule, Reason: q.Reason, Notes: q.Notes, Preview: q.Preview, Message: q.Message})
 	}
 	return out, nil
 }

@@ -46,7 +46,8 @@ type shownMessage struct {
 	SHA256     string      `json:"body_sha256"`
 }
 
-// all returns the held messages in the form that is shown to the operator.
+// all returns the held messages in the form that is shown to the operator. A message that could
+// not be given a number has number 0, with the reason among its notes.
 func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 	m := h.d.messaging.Load()
 	if m == nil {
@@ -69,15 +70,18 @@ func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 	for i := range all {
 		keys[i] += fmt.Sprint(all[i].to) // for other recipients the message has another number
 	}
-	numbers, err := h.d.approvals.Number(keys)
-	if err != nil {
-		return nil, err
+	numbers, unnumbered := h.d.approvals.Number(keys)
+	if unnumbered != nil {
+		h.d.log.Warn("a held message has no number", "err", unnumbered)
 	}
 	var out []approval.Question
 	for i, n := range numbers {
 		q, err := all[i].shown(n, h.d.o.Config.Agent.Hold)
 		if err != nil {
 			return nil, err
+		}
+		if n == 0 {
+			q.Notes = append(q.Notes, fmt.Sprintf("it has no number and cannot be decided by one: %v; doorward agent hold decides it as %s", unnumbered, q.Message))
 		}
 		out = append(out, q)
 	}
@@ -89,16 +93,16 @@ func (h heldMail) watch(o *agent.Operator) (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		var known map[string]bool
+		var known map[uint64]bool
 		o.OnHeld(ctx, func() { known = h.tell(ctx, known) })
 	})
 	return func() { stop(); watch.Wait() }
 }
 
-// tell notifies the operator of the held messages that are not in known, and returns the new
-// set. If known is nil, it is the first look, and an earlier run has notified of the present
-// ones.
-func (h heldMail) tell(ctx context.Context, known map[string]bool) map[string]bool {
+// tell notifies the operator of the held messages whose numbers are not in known, and returns
+// the new set. If known is nil, it is the first look, and an earlier run has notified of the
+// present ones.
+func (h heldMail) tell(ctx context.Context, known map[uint64]bool) map[uint64]bool {
 	all, err := h.all(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -106,11 +110,12 @@ func (h heldMail) tell(ctx context.Context, known map[string]bool) map[string]bo
 		}
 		return known
 	}
-	now := make(map[string]bool, len(all))
+	now := make(map[uint64]bool, len(all))
 	for _, q := range all {
-		if now[q.Message] = true; known != nil && !known[q.Message] {
+		if known != nil && !known[q.N] && q.N > 0 { // without a number it is told later
 			h.d.approvals.Tell(q)
 		}
+		now[q.N] = true
 	}
 	return now
 }
@@ -158,7 +163,7 @@ func heldFor(reason string) string {
 func (h heldMail) settle(ctx context.Context, who *principal.Principal, n uint64, preview string, v approval.Verdict) (bool, error) {
 	all, err := h.all(ctx)
 	i := slices.IndexFunc(all, func(q approval.Question) bool { return q.N == n })
-	if err != nil || i < 0 {
+	if err != nil || i < 0 || n == 0 {
 		return false, err
 	}
 	switch q := all[i]; {

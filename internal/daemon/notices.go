@@ -38,7 +38,7 @@ func openNotices(d *Daemon, c config.ApprovalsNotify) (func(approval.Question), 
 	n := notice.New(o)
 	d.onClose(n.Close)
 	return func(q approval.Question) {
-		n.Tell(notice.Call{N: q.N, Message: q.Message != "", Expires: q.Expires, Client: q.Client, Principal: q.Principal, Server: q.Server, Tool: q.Tool, Action: q.Action, Args: q.Args})
+		n.Tell(notice.Call{N: q.N, Message: q.Message != "", Expires: q.Expires, Client: q.Client, Principal: q.Principal, Server: q.Server, Tool: q.Tool, Action: q.Action, Args: q.Args, Rest: q.Rest})
 	}, nil
 }
 

@@ -55,6 +55,7 @@ type holding struct {
 // a new question. reply is the answer if the act may not happen now.
 func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
 	t, act = h.claimed(x, t, act)
+	var notes []string
 	for looked := false; ; {
 		act.Generation = t.b.fallen.Load()
 		pass, err := h.watch.decide(ctx, h.gate, act)
@@ -68,7 +69,8 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 		}
 		if !looked { // once for a question: a server that ends when it is asked would be started again without end
 			looked = true
-			if reply := h.withheld(ctx, x, t, act); reply != nil {
+			var reply *front.Reply
+			if notes, reply = h.withheld(ctx, x, t, act); reply != nil {
 				return t, pass, reply
 			}
 		}
@@ -79,7 +81,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			t.continues = true
 			continue
 		}
-		answer, reply := h.await(ctx, x, t, held, act.Args)
+		answer, reply := h.await(ctx, x, t, held, act.Args, notes...)
 		if reply != nil {
 			return t, gate.Pass{}, reply
 		}
@@ -95,12 +97,21 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 // lookFirst is how long a server may take to say what it offers before the operator is asked.
 const lookFirst = 3 * time.Second
 
-// withheld refuses a held call of a tool that pinning withholds: it could not run after an
-// approval. nil: it is not known to be withheld.
-func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act gate.Act) *front.Reply {
+// noteWithheld is shown to the operator with a call that an approval does not let through.
+const noteWithheld = "what the server offers under this name is withheld (doorward trust): the call will be refused"
+
+// withheld looks whether pinning withholds the tool of a held call, which could not run after an
+// approval. For the owner it refuses the call. Any other caller must not be able to tell the tool
+// from one that does not exist, which is held: the call is held too, with a note for the operator.
+func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act gate.Act) (notes []string, reply *front.Reply) {
 	if t.Method() != "tools/call" || t.b.Pin == nil {
-		return nil
+		return nil, nil
 	}
+	leave, err := h.hold.Queue.Enter(x.Who)
+	if err != nil {
+		return nil, h.unapproved(ctx, x, t, act, approval.Answer{}, err)
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookFirst)
 	defer cancel()
 	c, err := h.sessions.linkFor(x, t.b).get(ctx)
@@ -108,11 +119,14 @@ func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act
 		_, err = c.offers.Settled(ctx, t.Target)
 	}
 	held, is := errors.AsType[*pin.Held](err)
-	if !is {
-		return nil
+	switch {
+	case !is:
+		return nil, nil
+	case !h.failures.owns(x.Who):
+		return []string{noteWithheld}, nil
 	}
 	refusal := h.gate.Refuse(act, held.Reason.Rule(), gate.CodeDenied, 0)
-	return h.failures.withheld(t.Method(), act, refusal.Ref, held)
+	return nil, h.failures.withheld(t.Method(), act, refusal.Ref, held)
 }
 
 // respawned reports whether a connection of b has ended since generation was read. It first
@@ -140,18 +154,16 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 	if act.Holds = h.hold != nil; !act.Holds {
 		return t, act
 	}
-	act.Form = rawjson.Comparable
 	if h.gate.AsksOfClaims(t.Server()) {
 		h.described(t, &act)
 	}
 	state := rawjson.Get(t.Params(), "requestState")
-	if state == nil || x.Era != front.Modern || !h.seal.IsPage(state, x.Who, t.Target) {
-		return t, act
+	if state != nil && x.Era == front.Modern && h.seal.IsPage(state, x.Who, t.Target) {
+		if plain, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"})); ok {
+			t.Target, t.back = plain, true
+		}
 	}
-	plain, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"}))
-	if ok {
-		t.Target, t.back = plain, true
-	}
+	act.Form = comparedWith(restOf(t))
 	return t, act
 }
 
@@ -163,6 +175,7 @@ func (h *holding) described(t target, act *gate.Act) bool {
 	}
 	was := act.Definition
 	c, known := t.b.Pin.Claims(t.Name())
+	known = known && t.b.Pin.Shut(pin.Tools, t.Name()) == "" // a withheld tool looks like an unknown one
 	act.Definition, act.Tool = c.Definition, policy.Claims{ReadOnly: known && c.ReadOnly, Harmless: known && !c.Destructive}
 	return act.Definition != was
 }
@@ -181,8 +194,8 @@ func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.
 }
 
 // await asks the operator about a held act. run is the raw arguments of the call itself.
-func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *gate.Held, run []byte) (approval.Answer, *front.Reply) {
-	call := approval.Call{Held: held, Act: held.Act, Args: rawjson.Canonical(held.Act.Args), Run: rawjson.Canonical(run), Client: program(x.Who), Session: sessionKey(x)}
+func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *gate.Held, run []byte, notes ...string) (approval.Answer, *front.Reply) {
+	call := approval.Call{Held: held, Act: held.Act, Args: rawjson.Canonical(held.Act.Args), Rest: restOf(t), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x)}
 	token := rawjson.GetPath(t.Params(), "_meta", "progressToken")
 	page := !t.back && x.Era == front.Modern && question.HasURLMode(x) && h.hold.Page() != ""
 	wait := time.Duration(0)

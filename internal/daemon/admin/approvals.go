@@ -26,6 +26,7 @@ type PendingCall struct {
 	Tool      string          `json:"tool"`
 	Action    string          `json:"action"`
 	Args      json.RawMessage `json:"args"`
+	Rest      json.RawMessage `json:"rest,omitempty"` // what the server gets beside the arguments
 	Expires   string          `json:"expires"`
 	Rule      string          `json:"rule"`
 	Reason    string          `json:"reason"`

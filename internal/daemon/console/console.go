@@ -99,12 +99,13 @@ type Approvals interface {
 	Settle(ctx context.Context, by Caller, n uint64, d Verdict) error
 }
 
-// Held is one call or message that waits for a person. Tool is one word, Args a JSON text.
+// Held is one call or message that waits for a person. Tool is one word, Args and Rest are JSON
+// texts; Rest is what the server gets beside the arguments.
 type Held struct {
 	N                               uint64
 	Time, Expires                   time.Time
 	Client, Principal, Server, Tool string
-	Args                            string
+	Args, Rest                      string
 	Rule, Reason                    string // why it is held
 	Notes                           []string
 	Preview                         string // digest of the shown content

@@ -59,7 +59,7 @@ func (c *Console) decisions(q *request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	d.show(slices.DeleteFunc(all, func(h Held) bool { return h.N <= after }))
+	d.show(slices.DeleteFunc(all, func(h Held) bool { return h.N-1 < after }))
 	d.Changes, d.More = changesOf(c.o.Trust.List())
 	if a := c.o.Agents(); a != nil {
 		all, err := a.Holds(q.ctx, q.mailCaller())
@@ -86,7 +86,7 @@ func (d decisionsData) Last() uint64 { return d.Calls[len(d.Calls)-1].N }
 // here.
 func (h Held) Cut() bool { return h.bytes() > mostBytes }
 
-func (h Held) bytes() int { return len(h.Tool) + len(h.Args) }
+func (h Held) bytes() int { return len(h.Tool) + len(h.Args) + len(h.Rest) }
 
 // fitting returns the first calls that fit on a page together, at least one.
 func fitting(all []Held) []Held {

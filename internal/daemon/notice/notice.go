@@ -22,7 +22,7 @@ type Call struct {
 	N                                       uint64
 	Expires                                 time.Time
 	Client, Principal, Server, Tool, Action string
-	Args                                    string // JSON
+	Args, Rest                              string // JSON; Rest is what the server gets beside the arguments
 }
 
 // Options configures the kinds of notices. A kind whose field is zero is not used.

@@ -78,13 +78,14 @@ type data struct {
 	Action    string          `json:"action"`
 	Expires   string          `json:"expires"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Rest      json.RawMessage `json:"rest,omitempty"`
 }
 
 func (w *Webhook) body(c Call) ([]byte, error) {
 	n := message{Type: "approval.asked", Timestamp: time.Now().UTC().Format(time.RFC3339),
 		Data: data{N: c.N, Client: c.Client, Principal: c.Principal, Server: c.Server, Tool: c.Tool, Action: c.Action, Expires: c.Expires.UTC().Format(time.RFC3339)}}
-	if w.Args && c.Args != "" {
-		n.Data.Arguments = json.RawMessage(c.Args)
+	if w.Args && c.Args+c.Rest != "" {
+		n.Data.Arguments, n.Data.Rest = json.RawMessage(c.Args), json.RawMessage(c.Rest)
 	}
 	return json.Marshal(n)
 }

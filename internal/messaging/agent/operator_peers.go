@@ -85,7 +85,7 @@ func (o *Operator) Pause(ctx context.Context, by Caller, peer string, on bool) (
 		return nil, err
 	}
 	err = o.s.o.Book.Desk().Pause(ctx, p.ID, on, func(v *mail.Peer) any {
-		p.Held = v.Held
+		p.Pending, p.Held = v.Pending, v.Held
 		return a.line(append(peerFields(p), field("paused", fmt.Sprint(on)))...)
 	})
 	if err != nil {

@@ -23,9 +23,9 @@ func (o *Operator) Waiting(ctx context.Context) ([]Message, error) {
 	return o.s.envelopes.messages(held, false), nil
 }
 
-// OnHeld calls look at once, and again whenever a message is held, until ctx ends.
+// OnHeld calls look at once, and again whenever a message is held or a peer changes, until ctx ends.
 func (o *Operator) OnHeld(ctx context.Context, look func()) {
-	wake, leave := o.s.signals.join(mail.TopicHeld)
+	wake, leave := o.s.signals.join(mail.TopicHeld, mail.TopicPeers) // held messages of a peer may get another owner
 	defer leave()
 	for ctx.Err() == nil {
 		look()

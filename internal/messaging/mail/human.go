@@ -247,7 +247,7 @@ func (d Desk) Pause(ctx context.Context, peerID string, on bool, note Note[Peer]
 				}
 			}
 		}
-		p.Paused, p.Inbound, p.Held = on, x.inbound, int(x.tally.of(Held))
+		p.Paused, p.Inbound, p.Pending, p.Held = on, x.inbound, int(x.tally.pending()), int(x.tally.of(Held))
 		j.signal(TopicPeers)
 		return noted(j, note, &p)
 	})

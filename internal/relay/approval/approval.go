@@ -38,13 +38,15 @@ type Call struct {
 	Held    *gate.Held
 	Act     gate.Act
 	Args    []byte // arguments as the operator sees them, canonical JSON
+	Rest    []byte // what else the server gets, canonical JSON; empty: nothing
 	Run     []byte // arguments as the server gets them; nil: the call has none
 	Client  string // program of the caller, as far as it is known
 	Session string // session or process that a grant for the session is bound to
+	Notes   []string
 }
 
 // bytes returns the length of what the caller chose.
-func (c Call) bytes() int { return len(c.Act.Name) + len(c.Args) }
+func (c Call) bytes() int { return len(c.Act.Name) + len(c.Args) + len(c.Rest) }
 
 // Question is a held call as the operator sees it, or a message that another package holds
 // and that the same commands decide.
@@ -53,6 +55,7 @@ type Question struct {
 	Time, Expires                           time.Time
 	Client, Principal, Server, Tool, Action string
 	Args                                    string // JSON
+	Rest                                    string // JSON of what else the server gets; empty: nothing
 	Rule, Reason                            string
 	Preview                                 string // digest of what the operator sees, hex
 	Waiting                                 int    // callers that wait
@@ -102,6 +105,7 @@ const (
 	mostOpen   = 1000
 	mostOfOne  = 100
 	mostBytes  = 32 << 20
+	bytesOfOne = mostBytes / 8 // of further questions of one caller
 	mostWhy    = 400
 	nameLength = 12
 )
@@ -114,8 +118,10 @@ type Queue struct {
 	last   uint64
 	byCall map[gate.Binding]*question
 	byN    map[uint64]*question
-	ofWho  map[string]int
+	ofWho  shares
 	bytes  int
+	under  int            // calls under way to a question or its answer
+	ofOne  map[string]int // the same by caller
 	grants []Grant
 	uses   map[string]bool // tools and argument names of calls approved before
 
@@ -159,7 +165,7 @@ func New(o Options, saved []Grant) *Queue {
 	if o.Elapsed == nil {
 		o.Elapsed = elapsed()
 	}
-	q := &Queue{o: o, last: o.Last, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: map[string]int{}, uses: map[string]bool{}}
+	q := &Queue{o: o, last: o.Last, byCall: map[gate.Binding]*question{}, byN: map[uint64]*question{}, ofWho: shares{}, ofOne: map[string]int{}, uses: map[string]bool{}}
 	q.grants = q.resume(saved)
 	return q
 }
@@ -168,6 +174,11 @@ func New(o Options, saved []Grant) *Queue {
 // call is open, it waits for that one. It returns after wait at the latest, with the number
 // of the question. asked is called with that number once the caller waits.
 func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func() bool, asked func(n uint64)) (Answer, error) {
+	leave, err := q.Enter(c.Act.Who)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer leave()
 	timer := time.After(wait)
 	for {
 		w := &waiter{answer: make(chan Answer, 1), left: left}
@@ -225,16 +236,13 @@ func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 // ask opens a question. The caller holds mu.
 func (q *Queue) ask(c Call) (*question, error) {
 	who := c.Act.Who.Name()
-	full := func() bool {
-		return len(q.byN) >= mostOpen || q.ofWho[who] >= mostOfOne || q.bytes+c.bytes() > mostBytes
-	}
-	if full() && (!q.sweep() || full()) {
+	if q.full(c) && (!q.sweep() || q.full(c)) {
 		return nil, ErrFull
 	}
 	now := q.o.Now()
 	at := &question{call: c, shown: Question{N: q.last + 1, Time: now, Expires: now.Add(q.o.Expire), Client: c.Client, Principal: who,
-		Server: c.Act.Server, Tool: c.Act.Name, Action: c.Act.Action, Args: string(c.Args),
-		Rule: c.Held.Ask.Rule, Reason: c.Held.Ask.Reason, Notes: q.notes(c)}}
+		Server: c.Act.Server, Tool: c.Act.Name, Action: c.Act.Action, Args: string(c.Args), Rest: string(c.Rest),
+		Rule: c.Held.Ask.Rule, Reason: c.Held.Ask.Reason, Notes: append(q.notes(c), c.Notes...)}}
 	at.shown.Preview = at.shown.Digest()
 	err := q.give(at.shown.N)
 	if err != nil {
@@ -245,7 +253,7 @@ func (q *Queue) ask(c Call) (*question, error) {
 	}
 	q.last++
 	q.byN[at.shown.N], q.byCall[c.Held.Binding] = at, at
-	q.ofWho[who]++
+	q.ofWho.charge(who, 1, c.bytes())
 	q.bytes += c.bytes()
 	at.timer = time.AfterFunc(q.o.Expire, func() { q.expire(at) })
 	q.Tell(at.shown)
@@ -262,7 +270,7 @@ func (q *Queue) Tell(s Question) {
 // Digest returns the digest of everything that the operator sees of the question.
 func (s Question) Digest() string {
 	h := sha256.New()
-	for _, part := range append([]string{strconv.FormatUint(s.N, 10), s.Client, s.Principal, s.Server, s.Action, s.Tool, s.Args, s.Rule, s.Reason}, s.Notes...) {
+	for _, part := range append([]string{strconv.FormatUint(s.N, 10), s.Client, s.Principal, s.Server, s.Action, s.Tool, s.Args, s.Rest, s.Rule, s.Reason}, s.Notes...) {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -288,11 +296,7 @@ func (q *Queue) remove(at *question) {
 	at.timer.Stop()
 	delete(q.byN, at.shown.N)
 	delete(q.byCall, at.call.Held.Binding)
-	if who := at.shown.Principal; q.ofWho[who] > 1 {
-		q.ofWho[who]--
-	} else {
-		delete(q.ofWho, who)
-	}
+	q.ofWho.charge(at.shown.Principal, -1, -at.call.bytes())
 	q.bytes -= at.call.bytes()
 }
 

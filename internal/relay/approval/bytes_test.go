@@ -9,6 +9,7 @@ import (
 
 	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 // TestLongNamesFillTheQueueLikeLongArguments: callers choose names, such as the address of a
@@ -29,7 +30,9 @@ func TestLongNamesFillTheQueueLikeLongArguments(t *testing.T) {
 		o.gate = gate.New(held(t, "held*"), o.log, gate.Limits{})
 		n, err := 0, error(nil)
 		for ; n < 20 && err == nil; n++ {
-			_, err = o.call(t.Context(), call(n), 0)
+			one := call(n)
+			one.Who = principal.New(fmt.Sprint("token:t", n), principal.Fact{Name: "token", Value: fmt.Sprint("t", n), Grade: principal.Verified}) // a caller has less room than all together
+			_, err = o.call(t.Context(), one, 0)
 		}
 		if !errors.Is(err, approval.ErrFull) || n != 11 {
 			t.Errorf("%s: after %d calls with 3 MiB: %v", what, n, err)

@@ -1,6 +1,10 @@
 package approval
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+)
 
 // give stores that the numbers up to n are given. The caller holds mu.
 func (q *Queue) give(n uint64) error {
@@ -15,28 +19,28 @@ func (q *Queue) give(n uint64) error {
 
 // Number numbers items of other packages that the same commands decide, in the series of the
 // calls and in the order of keys. A key keeps its number until a call of Number omits it, or
-// the daemon ends.
+// the daemon ends. After an error the keys without a number get 0.
 func (q *Queue) Number(keys []string) ([]uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now, out, last := make(map[string]uint64, len(keys)), make([]uint64, 0, len(keys)), q.last
+	now, last := make(map[string]uint64, len(keys)), q.last
 	for _, key := range keys {
-		n := q.elsewhere[key]
-		if n == 0 {
-			n = now[key]
-		}
-		if n == 0 {
+		if now[key] = cmp.Or(now[key], q.elsewhere[key]); now[key] == 0 {
 			last++
-			n = last
+			now[key] = last
 		}
-		now[key] = n
-		out = append(out, n)
 	}
+	var err error
 	if last > q.last {
-		if err := q.give(last); err != nil {
-			return nil, err
+		if err = q.give(last); err != nil {
+			maps.DeleteFunc(now, func(_ string, n uint64) bool { return n > q.last })
+			last = q.last
 		}
 	}
 	q.elsewhere, q.last = now, last
-	return out, nil
+	out := make([]uint64, 0, len(keys))
+	for _, key := range keys {
+		out = append(out, now[key])
+	}
+	return out, err
 }

@@ -57,6 +57,9 @@ func TestANumberIsGivenOnce(t *testing.T) {
 				t.Fatalf("seed %d: broken %v, %v, %v", seed, broken, all, err)
 			}
 			for k, n := range all {
+				if broken && n == 0 { // it has none yet
+					continue
+				}
 				give(n, keys[k])
 			}
 		}

@@ -1,0 +1,48 @@
+package approval
+
+import "github.com/doorward/doorward/internal/trust/principal"
+
+// Enter takes a place for a held call of who, from the time before its question is asked.
+// leave gives it back. The error is ErrFull.
+func (q *Queue) Enter(who *principal.Principal) (leave func(), err error) {
+	name := who.Name()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.under >= mostOpen || q.ofOne[name] >= mostOfOne {
+		return nil, ErrFull
+	}
+	q.under++
+	q.ofOne[name]++
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.under--
+		if q.ofOne[name]--; q.ofOne[name] == 0 {
+			delete(q.ofOne, name)
+		}
+	}, nil
+}
+
+// full reports whether there is no room for the question of a call. The only question of a
+// caller may be as long as all others leave room for; further ones share bytesOfOne, so that
+// one caller does not take the room of the others. The caller holds mu.
+func (q *Queue) full(c Call) bool {
+	own := q.ofWho[c.Act.Who.Name()]
+	return len(q.byN) >= mostOpen || own.n >= mostOfOne || q.bytes+c.bytes() > mostBytes ||
+		own.n > 0 && own.bytes+c.bytes() > bytesOfOne
+}
+
+// share is what the open questions of one caller take.
+type share struct{ n, bytes int }
+
+// shares has the share of each caller with open questions.
+type shares map[string]share
+
+// charge adds n questions with that many bytes to the share of a caller.
+func (s shares) charge(who string, n, bytes int) {
+	own := s[who]
+	own.n, own.bytes = own.n+n, own.bytes+bytes
+	if s[who] = own; own.n == 0 {
+		delete(s, who)
+	}
+}

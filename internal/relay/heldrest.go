@@ -1,0 +1,32 @@
+package relay
+
+import "github.com/doorward/doorward/internal/base/rawjson"
+
+// restOf returns the params of a held act beside its object and its arguments, in the form of
+// rawjson.Canonical; nil: there are none. The operator is shown them, since the server gets them.
+// _meta is left out: clients put data into it that differs for each request, such as trace ids.
+func restOf(t target) []byte {
+	edits := []rawjson.Edit{{Key: "_meta"}}
+	switch t.Method() {
+	case "tools/call", "prompts/get":
+		edits = append(edits, rawjson.Edit{Key: "name"}, rawjson.Edit{Key: "arguments"})
+	case "resources/read":
+		edits = append(edits, rawjson.Edit{Key: "uri"})
+	}
+	rest := rawjson.Canonical(rawjson.Set(t.Params(), edits...))
+	if string(rest) == "{}" {
+		return nil
+	}
+	return rest
+}
+
+// comparedWith returns the form of the arguments of an act with the rest of its params, for the
+// binding of an approval. No JSON text begins with the separator.
+func comparedWith(rest []byte) func(args []byte) []byte {
+	if rest == nil {
+		return rawjson.Comparable
+	}
+	return func(args []byte) []byte {
+		return append(append(rawjson.Comparable(args), 0), rawjson.Comparable(rest)...)
+	}
+}
