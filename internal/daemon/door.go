@@ -118,6 +118,9 @@ func sameSite(v []string) bool {
 // authenticate returns the caller, and notes the process that speaks MCP.
 func (s *callers) authenticate(r *http.Request) (*principal.Principal, error) {
 	who, err := s.identify(r)
+	if err == nil && !listen.Serve(r.Context()) {
+		return nil, front.ErrUnavailable
+	}
 	if known := factsOf(r); err == nil && known != nil && isMCP(r.RequestURI) {
 		known.noted.Do(func() { s.clients.note(r) })
 	}

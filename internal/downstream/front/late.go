@@ -65,6 +65,11 @@ func (s *stream) moves(h http.Hijacker, header http.Header, back func([]byte)) b
 
 // await waits for the next event of a request without a handler.
 func (f streamable) await(ctx context.Context, x *Exchange, later Later, end func()) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			f.over(x, end, panicked)
+		}
+	}()
 	later.Await(ctx)
 	go f.goOn(ctx, x, later, end) // with a stack of its own, which grows
 }

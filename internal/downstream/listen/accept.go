@@ -95,15 +95,16 @@ func (o *Origin) seat() seat {
 	}
 }
 
-// take counts a connection. On a full listener a connection that rests gives way.
+// take counts a connection. On a full listener one that serves no authenticated caller gives way.
 func (l *Listener) take(c *conn) (reason string) {
 	at := c.origin.seat()
 	reason = l.seats.take(at)
-	if reason == ReasonTooMany && l.resting.giveWay(at, l.seats.count) {
+	if reason == ReasonTooMany && l.yielding.giveWay(at, l.seats.count) {
 		reason = l.seats.take(at)
 	}
 	if reason == "" {
 		c.seat = &at
+		l.yielding.add(c)
 	}
 	return reason
 }

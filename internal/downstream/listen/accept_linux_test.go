@@ -126,13 +126,18 @@ func TestTheCapsHold(t *testing.T) {
 	l := openLoopback(t, Options{MaxConns: 3})
 	conns := accepted(t, l)
 	var clients []net.Conn
-	for range 5 {
+	var served net.Conn
+	for i := range 5 {
 		c, err := net.Dial("tcp", l.Addr())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		clients = append(clients, c)
+		if i < 3 {
+			served = next(t, conns)
+			Serve(l.ConnContext(t.Context(), served)) // it does not give way
+		}
 	}
 	eventually(t, "two are turned away", func() bool { return l.Refused()[ReasonTooMany] == 2 })
 	eventually(t, "three are open", func() bool { return l.Open() == 3 }) // also those whose owner was asked
@@ -144,7 +149,6 @@ func TestTheCapsHold(t *testing.T) {
 		}()
 	}
 	eventually(t, "those over the cap are closed", func() bool { return closed.Load() == 2 })
-	served := next(t, conns)
 	served.Close()
 	served.Close() // frees its seat only once
 	eventually(t, "the seat is free", func() bool { return l.Open() == 2 })

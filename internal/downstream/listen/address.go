@@ -207,3 +207,13 @@ func lower(c byte) byte {
 	}
 	return c
 }
+
+// addrPort returns the address with IPv4 not mapped; zero if it is not TCP.
+func addrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

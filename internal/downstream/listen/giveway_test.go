@@ -31,7 +31,6 @@ func TestTheOwnersConnectionsGiveWayToTheOwnersAlone(t *testing.T) {
 				}
 			}()
 			defer close(l.ready)
-			l.resting.conns = make(map[*conn]rest)
 			for i := range most {
 				at := own
 				if i >= tc.own {
@@ -40,7 +39,7 @@ func TestTheOwnersConnectionsGiveWayToTheOwnersAlone(t *testing.T) {
 				c := &conn{Conn: arrival{}, seat: &at}
 				c.origin.Listener = l
 				l.seats.take(at)
-				l.resting.conns[c] = rest{stop: func() bool { return true }}
+				l.yielding.add(c)
 			}
 			for i := range more {
 				l.admit(arrival{remote: netip.MustParseAddrPort(fmt.Sprintf("%s.%d:1", tc.come, i))})

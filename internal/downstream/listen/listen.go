@@ -125,13 +125,14 @@ type Listener struct {
 	TLS          bool   // speaks TLS
 	Warning      string // for status and the log; empty: none
 
-	opts    Options
-	sockets []net.Listener
-	rules   rules
-	tls     *certificate // nil without TLS
-	unix    *unixSocket  // nil for tcp
-	seats   seats
-	resting resting
+	opts     Options
+	sockets  []net.Listener
+	rules    rules
+	tls      *certificate // nil without TLS
+	unix     *unixSocket  // nil for tcp
+	seats    seats
+	resting  resting
+	yielding yielding
 
 	ready   chan net.Conn
 	done    chan struct{}

@@ -81,6 +81,13 @@ func From(ctx context.Context) *Origin {
 	return nil
 }
 
+// Serve notes that the caller of a request is authenticated. The connection of ctx does not give
+// way until the request has ended. False: it has given way, and the request must be refused.
+func Serve(ctx context.Context) bool {
+	c, ok := ctx.Value(originKey{}).(*conn)
+	return ok && c.origin.Listener.yielding.take(c)
+}
+
 // Unread returns peer.Unread for the connection of ctx; nil: there is none. The function
 // does not hold ctx.
 func Unread(ctx context.Context) func() (int, error) {

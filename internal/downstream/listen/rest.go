@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -50,8 +51,12 @@ type rest struct {
 
 // ConnState notes that a request has ended; it fits http.Server.ConnState.
 func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
-	if s, ok := c.(*conn); ok && state == http.StateIdle && l.Rests() {
-		s.answered.Store(true)
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if s, ok := c.(*conn); ok && state == http.StateIdle {
+		s.answered.Store(l.Rests())
+		l.yielding.add(s)
 	}
 }
 
@@ -105,6 +110,7 @@ func (c *conn) end() error {
 	c.once.Do(func() {
 		c.stopWaiting()
 		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
+		c.origin.Listener.yielding.take(c)
 		c.err = c.Conn.Close()
 		c.origin.Peer.Close()
 		if c.seat != nil {
@@ -175,41 +181,6 @@ func (r *resting) old(before time.Time) (all []*conn) {
 		}
 	}
 	return all
-}
-
-// looks is how many resting connections giveWay compares.
-const looks = 16
-
-// giveWay closes a connection that rests, for one of seat to: of a few, one whose seat has the most
-// connections. False: there is none.
-func (r *resting) giveWay(to seat, count func(seat) int) bool {
-	c := r.greediest(to, count)
-	if c == nil || !r.take(c) {
-		return false
-	}
-	c.end()
-	return true
-}
-
-// greediest returns the connection with the highest count among a few that rest, in no order; nil:
-// there is none. Those of the zero seat give way to that seat alone: callers with many addresses
-// would take the places of the daemon's own user one by one.
-func (r *resting) greediest(to seat, count func(seat) int) (most *conn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	looked := 0
-	for c := range r.conns {
-		if *c.seat == (seat{}) && to != (seat{}) {
-			continue
-		}
-		if most == nil || count(*c.seat) > count(*most.seat) {
-			most = c
-		}
-		if looked++; looked == looks {
-			break
-		}
-	}
-	return most
 }
 
 // wake passes a connection with data to Accept.
@@ -304,4 +275,69 @@ func (l *Listener) expire(before time.Time) {
 			c.end()
 		}
 	}
+}
+
+// yielding holds the connections of a listener that give way when it is full: those on which no
+// authenticated caller is served, such as a connection that rests, or one whose first request has
+// not arrived. A caller without a credential can hold as many as it likes, and keeps out none.
+type yielding struct {
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+// add lets a connection give way from now on.
+func (y *yielding) add(c *conn) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if c.isEnded() {
+		return
+	}
+	if y.conns == nil {
+		y.conns = make(map[*conn]struct{})
+	}
+	y.conns[c] = struct{}{}
+}
+
+// take removes a connection; false: it was removed before.
+func (y *yielding) take(c *conn) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	_, ok := y.conns[c]
+	delete(y.conns, c)
+	return ok
+}
+
+// looks is how many connections giveWay compares.
+const looks = 16
+
+// giveWay closes a connection for one of seat to: of a few, one whose seat has the most
+// connections. False: there is none.
+func (y *yielding) giveWay(to seat, count func(seat) int) bool {
+	c := y.greediest(to, count)
+	if c == nil || !y.take(c) {
+		return false
+	}
+	c.end()
+	return true
+}
+
+// greediest returns the connection with the highest count among a few, in no order; nil: there is
+// none. Those of the zero seat give way to that seat alone: callers with many addresses would take
+// the places of the daemon's own user one by one.
+func (y *yielding) greediest(to seat, count func(seat) int) (most *conn) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	looked := 0
+	for c := range y.conns {
+		if *c.seat == (seat{}) && to != (seat{}) {
+			continue
+		}
+		if most == nil || count(*c.seat) > count(*most.seat) {
+			most = c
+		}
+		if looked++; looked == looks {
+			break
+		}
+	}
+	return most
 }

@@ -36,10 +36,10 @@ func (s *seats) take(at seat) (reason string) {
 	switch {
 	case at.other && (s.of[at] >= s.per || s.others >= s.max-(s.max+3)/4):
 		return ReasonTooManyOfUser
+	case at != seat{} && s.of[at] >= s.per:
+		return ReasonTooManyHere // first: no other connection gives way to it
 	case s.open >= s.max:
 		return ReasonTooMany
-	case at != seat{} && s.of[at] >= s.per:
-		return ReasonTooManyHere
 	}
 	s.open++
 	s.of[at]++

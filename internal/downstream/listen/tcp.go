@@ -140,13 +140,3 @@ func boundEnds(ls []net.Listener) []netip.AddrPort {
 	}
 	return ends
 }
-
-// addrPort returns the address with IPv4 not mapped; zero if it is not TCP.
-func addrPort(a net.Addr) netip.AddrPort {
-	t, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
-	}
-	ap := t.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
-}
