@@ -144,7 +144,7 @@ func (ls *listeners) add(ctx context.Context, s listen.Spec) {
 	ls.open = append(ls.open, l)
 	ls.mu.Unlock()
 	fmt.Fprintln(ls.d.o.Say, "listening", l.URL())
-	if w := l.Warning(Credential(ls.d.callers.auth, ls.d.o.Config)); w != "" {
+	if w := listen.Warning(l, Credential(ls.d.callers.auth, ls.d.o.Config)); w != "" {
 		ls.d.log.Warn(w, "listener", l.URL())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/relay"
@@ -64,7 +65,7 @@ func (a api) status() admin.Status {
 			auth = "peer"
 		}
 		s.Listeners = append(s.Listeners, admin.Listener{Network: l.Network, Addr: l.Addr(), State: "listening",
-			Auth: auth, TLS: l.TLS, Reason: l.Warning(credential), Refused: l.Refused()})
+			Auth: auth, TLS: l.TLS, Reason: listen.Warning(l, credential), Refused: l.Refused()})
 	}
 	for _, r := range a.d.listeners.refused {
 		s.Listeners = append(s.Listeners, admin.Listener{Network: r.Network, Addr: r.Addr, State: "refused", Reason: r.Reason})

@@ -120,7 +120,7 @@ func unusable(a address, c Credential) string {
 
 // Warning returns what the operator has to know about an open listener, with the
 // credentials that there are now; empty: nothing.
-func (l *Listener) Warning(now Credential) string {
+func Warning(l *Listener, now Credential) string {
 	if l.Network == "unix" {
 		return ""
 	}
