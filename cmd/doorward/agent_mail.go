@@ -24,7 +24,7 @@ func newSend() *cobra.Command {
 	subject := o.set.String("subject", "", "subject line")
 	file := o.set.String("file", "", "read the text from a file; -: from stdin")
 	reply := o.set.String("reply-to", "", "id of the message that this one answers")
-	ttl := o.set.Duration("ttl", 0, "how long the message may wait for delivery; 0 means one day")
+	ttl := o.set.Duration("ttl", 0, "how long the message may wait for delivery, from 1m to 168h; 0: agent.ttl of the configuration")
 	return o.command("send PEER [--subject S] [--file F|-] [TEXT…] [--json]", "write to a peer", "doorward agent send reviewer 'All tests pass.'", 1, many,
 		func(ctx context.Context, args []string) error {
 			body, err := messageText(*file, args[1:])

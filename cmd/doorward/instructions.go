@@ -155,7 +155,7 @@ func newAccess() *cobra.Command {
 // newCanary returns the command that shows the delivery of a watermark.
 func newCanary() *cobra.Command {
 	i := newInstructor()
-	return i.command("canary REF [--json]", "find the delivery to which a reference in a text belongs", "doorward instructions canary 0123456789abcdef", 1, 1,
+	return i.command("canary REF [--json]", "find the delivery to which a reference in a text belongs", "doorward instructions canary dwi-abcdefghij234567", 1, 1,
 		func(ctx context.Context, args []string) error {
 			leak, err := i.shelf.Canary(ctx, i.by, strings.ToLower(strings.TrimSpace(args[0])))
 			if err != nil {

@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -39,7 +40,20 @@ func newRoot() *cobra.Command {
 	})
 	root.SetOut(stdout())
 	root.SetErr(stderr())
+	describeCompletion(root)
 	return root
+}
+
+// describeCompletion adds cobra's completion command, with help and errors of the form that
+// all other commands have.
+func describeCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, _ := root.Find([]string{"completion"})
+	c.Use, c.Short, c.DisableFlagsInUseLine, c.Args, c.RunE = "completion SHELL", "print the completion script of a shell", true, cobra.ArbitraryArgs, unknown
+	for _, shell := range c.Commands() {
+		shell.Short, shell.DisableFlagsInUseLine = "print the completion script of "+shell.Name(), true
+		shell.Example = "doorward completion " + shell.Name() + " > FILE"
+	}
 }
 
 func main() {
@@ -58,7 +72,7 @@ func run(ctx context.Context, args []string) int {
 	}
 	root.SetArgs(doubleDashed(root, args))
 	c, err := root.ExecuteContextC(ctx)
-	if err != nil && strings.HasPrefix(c.CommandPath()+" ", "doorward completion ") { // cobra's own command, which fails only on wrong arguments
+	if err != nil && !errors.Is(err, errUsage) && strings.HasPrefix(c.CommandPath()+" ", "doorward completion ") { // cobra's own command, which fails only on wrong arguments
 		err = fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return report(c, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -19,6 +20,9 @@ func newMan() *cobra.Command {
 			root, header := newRoot(), &doc.GenManHeader{Section: "1", Source: "Doorward", Manual: "Doorward"}
 			root.DisableAutoGenTag = true
 			if *dir != "" {
+				if err := os.MkdirAll(*dir, 0o755); err != nil {
+					return fmt.Errorf("making the directory of --dir: %w", err)
+				}
 				return doc.GenManTree(root, header, *dir)
 			}
 			c, rest, err := root.Find(args)

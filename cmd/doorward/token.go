@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func newToken() *cobra.Command {
 				if n.store, err = tokens(n.o); err != nil {
 					return err
 				}
-				return n.make(args[0])
+				return wrongToken(n.make(args[0]))
 			}),
 		list.command("list [--json]", "list the tokens", "doorward token list", 0, 0,
 			func(context.Context, []string) error { return tokenList(list) }),
@@ -64,6 +65,14 @@ func (n *tokenMaker) make(name string) error {
 	}
 	undo := func() error { _, err := n.store.Revoke(id); return err }
 	return n.show(secret, undo, map[string]string{"id": id, "name": name, "token": secret})
+}
+
+// wrongToken marks an error about the name, scope or expiry of a new token as wrong usage.
+func wrongToken(err error) error {
+	if errors.Is(err, authn.ErrName) || errors.Is(err, authn.ErrScope) || errors.Is(err, authn.ErrExpiry) {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return err
 }
 
 func (n *tokenMaker) rotate(name string) error {
@@ -124,7 +133,7 @@ func tokenList(o *invocation) error {
 	}
 	var rows [][]string
 	for _, t := range shown(all) {
-		rows = append(rows, []string{t.ID, t.Name, "scope " + orDash(t.Scope), "expires " + orDash(t.Expires), fmt.Sprint("revoked ", t.Revoked)})
+		rows = append(rows, []string{t.ID, t.Name, fmt.Sprint("revoked ", t.Revoked), "expires " + orDash(t.Expires), "scope " + orDash(t.Scope)})
 	}
 	return o.print(shown(all), o.narrowed(table(rows...)))
 }

@@ -144,8 +144,8 @@ func (ls *listeners) add(ctx context.Context, s listen.Spec) {
 	ls.open = append(ls.open, l)
 	ls.mu.Unlock()
 	fmt.Fprintln(ls.d.o.Say, "listening", l.URL())
-	if l.Warning != "" {
-		ls.d.log.Warn(l.Warning, "listener", l.URL())
+	if w := listen.Warning(l, Credential(ls.d.callers.auth, ls.d.o.Config)); w != "" {
+		ls.d.log.Warn(w, "listener", l.URL())
 	}
 }
 

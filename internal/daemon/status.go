@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/instructions/deliver"
 	"github.com/doorward/doorward/internal/messaging/agent"
 	"github.com/doorward/doorward/internal/relay"
@@ -54,6 +55,7 @@ func (a api) status() admin.Status {
 	a.d.listeners.mu.Lock()
 	defer a.d.listeners.mu.Unlock()
 	s := admin.Status{Version: a.d.o.Version, Ready: a.d.listeners.ready, Sessions: a.d.door.Sessions(), Servers: []admin.Server{}, Listeners: []admin.Listener{}, Configuration: a.d.inForce.shown(a.d.o.Config.File)}
+	credential := Credential(a.d.callers.auth, a.d.o.Config)
 	for _, l := range a.d.listeners.open {
 		auth := "none"
 		if l.AuthEnforced {
@@ -63,7 +65,7 @@ func (a api) status() admin.Status {
 			auth = "peer"
 		}
 		s.Listeners = append(s.Listeners, admin.Listener{Network: l.Network, Addr: l.Addr(), State: "listening",
-			Auth: auth, TLS: l.TLS, Reason: l.Warning, Refused: l.Refused()})
+			Auth: auth, TLS: l.TLS, Reason: listen.Warning(l, credential), Refused: l.Refused()})
 	}
 	for _, r := range a.d.listeners.refused {
 		s.Listeners = append(s.Listeners, admin.Listener{Network: r.Network, Addr: r.Addr, State: "refused", Reason: r.Reason})

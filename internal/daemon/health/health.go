@@ -72,7 +72,10 @@ func ofServer(v admin.Server) Check {
 	switch {
 	case v.State != "connected" && v.State != "idle" && v.State != "starting":
 		k.State, k.Found, k.Todo = Fail, v.State+": "+v.Reason, "Run doorward status for what it printed."
-		if v.Kind == builtin {
+		switch {
+		case v.State == "withheld":
+			k.Todo = "Look at Decisions, or run doorward trust " + v.Name + "."
+		case v.Kind == builtin:
 			k.Todo = "Correct what the reason names, such as the database of store; the daemon tries again by itself."
 		}
 	case len(v.Withheld) > 0:

@@ -120,10 +120,9 @@ func (o Options) withDefaults() Options {
 // Listener is an open listener. Its fields do not change after Open.
 type Listener struct {
 	Spec
-	Loopback     bool   // a loopback address by classification; false for unix
-	AuthEnforced bool   // every request needs a credential
-	TLS          bool   // speaks TLS
-	Warning      string // for status and the log; empty: none
+	Loopback     bool // a loopback address by classification; false for unix
+	AuthEnforced bool // every request needs a credential
+	TLS          bool // speaks TLS
 
 	opts     Options
 	sockets  []net.Listener

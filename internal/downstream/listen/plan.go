@@ -118,6 +118,15 @@ func unusable(a address, c Credential) string {
 	return why + c.Unusable + "): set DOORWARD_TOKEN, or --token-file to a file that you alone can read, to a token of at least 16 characters, or " + or
 }
 
+// Warning returns what the operator has to know about an open listener, with the
+// credentials that there are now; empty: nothing.
+func Warning(l *Listener, now Credential) string {
+	if l.Network == "unix" {
+		return ""
+	}
+	return warning(l.Spec, now, Decision{Loopback: l.Loopback, Enforce: l.AuthEnforced})
+}
+
 func warning(s Spec, c Credential, d Decision) string {
 	var w []string
 	if !d.Loopback && s.CertFile == "" {

@@ -23,7 +23,7 @@ func openTCP(ctx context.Context, s Spec, c Credential, o Options, lookup resolv
 		return nil, refuse(s.Addr, err)
 	}
 	l := newListener(s, o)
-	l.Loopback, l.AuthEnforced, l.Warning = d.Loopback, d.Enforce, d.Warning
+	l.Loopback, l.AuthEnforced = d.Loopback, d.Enforce
 	if s.CertFile != "" {
 		if l.tls, err = newCertificate(s.CertFile, s.KeyFile, o.OnNotice); err != nil {
 			return nil, refuse(s.Addr, err)
