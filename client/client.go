@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -143,7 +144,7 @@ func Path(server string) string {
 	if server == "" {
 		return "/mcp"
 	}
-	return "/mcp/" + server
+	return "/mcp/" + url.PathEscape(server)
 }
 
 // Request sends one stateless request of 2026-07-28 and returns the raw
@@ -186,6 +187,9 @@ func (c *Client) request(ctx context.Context, server, method string, params []by
 		failed = rpcError(m)
 		return false
 	})
+	if err != nil && resp.StatusCode == http.StatusNotFound { // the daemon has no such route
+		return nil, &RPCError{Code: -32601, Message: "Unknown server"}
+	}
 	if err != nil {
 		return nil, err
 	}

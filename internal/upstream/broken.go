@@ -4,30 +4,38 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"time"
 )
 
-// maxBad bounds the messages refused in a row; their total size is bounded by MaxMessage.
-// Programs do print other text on standard output, so each good message resets the count: a
-// server that prints one line for each call is tolerated.
+// maxBad bounds the invalid messages that are refused in a row.
 const maxBad = 100
+
+// badTime is the time in which what is refused in a row is counted together. Programs do print
+// other text on standard output, and clients skip any number of such lines. So only the size of
+// what is refused is bounded, by MaxMessage in this time: a program that prints without end is
+// ended.
+const badTime = time.Minute
 
 // refused handles a message that the strict parser did not accept. If it can be assigned to a
 // call as its answer, that call fails. Any other one is skipped and counted; the error says
-// that there were too many in a row.
+// that there was too much in a row.
 func (in *intake) refused(b []byte) error {
-	in.bad++
-	in.badSize += len(b)
+	if now := time.Now(); now.Sub(in.since) > badTime {
+		in.bad, in.badSize, in.since = 0, 0, now
+	}
+	in.badSize += len(b) + 1
 	g := guess(b)
 	switch {
 	case !g.message:
 		in.stream.srv.counts.garbage.Add(1)
 		in.stream.srv.diagnostics.garbled(b)
 	default:
+		in.bad++
 		in.stream.srv.counts.violations.Add(1)
 		in.blame(g)
 	}
 	if in.bad > maxBad || in.badSize > in.stream.srv.def.MaxMessage {
-		return newFault(ErrProtocol, "too many or too long consecutive lines that are not messages")
+		return newFault(ErrProtocol, "too many invalid messages, or too much output that is not messages, in a minute")
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func TestBrokenConnectionsAreLogged(t *testing.T) {
 	var log safeBuffer
 	s := fake(t, "plain", func(_ *Definition, d *Deps) { d.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	c := dialLegacy(t, s, nil)
-	c.Call(testContext(t), tool("raw", `"line":`+quote(strings.Repeat("topsecret\n", maxBad+1))), nil)
+	c.Call(testContext(t), tool("raw", `"line":`+quote(strings.Repeat(`{"jsonrpc":"topsecret","method":1}`+"\n", maxBad+1))), nil)
 	waitDone(t, c)
 	eventually(t, "the log line", func() bool { return strings.Contains(log.String(), "broke the protocol") })
 	if strings.Contains(log.String(), "topsecret") || strings.Count(log.String(), "server connection broke") != 1 {

@@ -34,12 +34,15 @@ func fakeServer(args []string) int {
 			s.raw("starting up: not JSON\n")
 		}
 	case "flood":
-		for range maxBad + 5 {
-			s.raw("not JSON at all\n")
+		for range floodLimit / 1024 {
+			s.raw(strings.Repeat("not JSON\n", 128))
 		}
 	}
 	return s.run()
 }
+
+// floodLimit is a limit of messages that the mode flood exceeds.
+const floodLimit = 1 << 20
 
 type fakeChild struct {
 	mode string

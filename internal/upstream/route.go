@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"strconv"
+	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -29,8 +30,9 @@ func endLine(buf *[]byte) []byte {
 // belongs to the goroutine that reads.
 type intake struct {
 	stream  *stream
-	bad     int // refused messages since the last good one
-	badSize int // and their bytes
+	bad     int       // invalid messages since the last good one, and since the time below
+	badSize int       // bytes of all lines that were refused
+	since   time.Time // when the counts began
 }
 
 // accept takes one message, or whatever the server sent in its place, and passes it on.

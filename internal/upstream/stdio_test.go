@@ -288,7 +288,7 @@ func TestStdioGarbageLinesAreSkippedAndCounted(t *testing.T) {
 
 func TestStdioTooMuchGarbageInARowCostsTheConnection(t *testing.T) {
 	t.Parallel()
-	_, _, err := fake(t, "flood").DialLegacy(testContext(t), []byte(initParams), nil)
+	_, _, err := fake(t, "flood", func(d *Definition, _ *Deps) { d.MaxMessage = floodLimit }).DialLegacy(testContext(t), []byte(initParams), nil)
 	if !errors.Is(err, ErrProtocol) {
 		t.Errorf("got %v", err)
 	}

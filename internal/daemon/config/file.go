@@ -13,6 +13,10 @@ const maxFile = 1 << 20
 
 var errNoFile = errors.New("there is no such file")
 
+// errEmpty refuses a file without a byte: it is what a failed write leaves, for instance on a full disk, and
+// without its rules more would be allowed.
+var errEmpty = errors.New("the file is empty, as after a failed write; a comment alone stands for no settings and no rules")
+
 // readFile reads the configuration after checking who can write it: the file contains commands, so any user
 // who can write it can run programs as the daemon's user. Links are followed and the opened file is
 // checked. The directory is not checked: a file that another user puts there is refused because of its
@@ -44,6 +48,9 @@ func readFile(path string, open func(string) (*os.File, error)) ([]byte, error) 
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading the file: %w", err)
+	}
+	if len(b) == 0 {
+		return nil, errEmpty
 	}
 	return b, nil
 }

@@ -27,7 +27,8 @@ type Edit struct {
 // arguments come from the configuration, and a user that may write it can start any program
 // under another name anyway. The definitions of the server stay as they were approved. A
 // change of the program, environment or directory is not followed, and no change is under
-// trust: manual. The caller holds the record's mu.
+// trust: manual. A command whose server has never answered is at its first use. The caller
+// holds the record's mu.
 func (g *Guard) follow(def []byte) {
 	r, now := g.record, digestOf(def)
 	have, ok := r.approved[itemCommand]
@@ -39,6 +40,11 @@ func (g *Guard) follow(def []byte) {
 		return
 	}
 	if g.manual || !g.process.Follow {
+		return
+	}
+	if len(r.settled) == 1 { // only the command: the server has never answered
+		delete(r.settled, itemCommand)
+		delete(r.approved, itemCommand)
 		return
 	}
 	m := r.manifest()

@@ -79,9 +79,16 @@ func (r *Runner) hides(path string) bool {
 	return slices.ContainsFunc(r.o.Hide, func(own string) bool { return path == resolved(own) || below(path, resolved(own)) })
 }
 
-// Further removes from a list for [Sandbox.Hide] the paths that Options.Hide hides from every server.
+// furtherPatience bounds how long the file system of a hidden path may take to answer.
+const furtherPatience = 2 * time.Second
+
+// Further removes from a list for [Sandbox.Hide] the paths that Options.Hide hides from every server. A path whose
+// file system does not answer stays.
 func (r *Runner) Further(hide []string) []string {
-	return slices.DeleteFunc(hide, func(path string) bool { return r.hides(resolved(path)) })
+	return slices.DeleteFunc(hide, func(path string) bool {
+		var hidden bool
+		return r.checks.lookups.Do("hidden "+path, furtherPatience, func() { hidden = r.hides(resolved(path)) }) && hidden
+	})
 }
 
 // resolved follows the links in a path, as far as it exists.
