@@ -36,6 +36,9 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "doorward"
 	}
+	if config.ValidateConnect == nil && severalHosts(config) {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 	after := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 		if after != nil {
@@ -48,6 +51,12 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 		return settle(ctx, c, schema)
 	}
 	return config, nil
+}
+
+// severalHosts reports whether a connection string names several servers. The one that accepts
+// writes is then used: a standby accepts connections too, and what it says may be old.
+func severalHosts(c *pgconn.Config) bool {
+	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })
 }
 
 // errClear contains nothing of the connection string either.
