@@ -71,3 +71,19 @@ func ofARole(t *testing.T) (db *DB, admin func(sql string)) {
 	user := strings.Replace(dsn, "user=doorward", "user="+role+" lock_timeout=200ms", 1)
 	return place{dsn: user}.open(t, Options{}), func(sql string) { must(t, exec(sql)) }
 }
+
+// A daemon has its name also where the server ends sessions that are idle.
+func TestANameOutlivesTheTimeoutOfIdleSessions(t *testing.T) {
+	t.Parallel()
+	p := place{dsn: doortest.Postgres(t)}
+	db := place{dsn: p.dsn + " idle_session_timeout=500ms"}.open(t, Options{Node: "host"})
+	admin := p.open(t, Options{})
+	idle, err := pgconn.Connect(t.Context(), p.dsn+" idle_session_timeout=1s")
+	must(t, err)
+	defer idle.Close(context.Background())
+	const session = `SELECT count(*) FROM pg_stat_activity WHERE pid = ?1`
+	await(t, "end of a later idle session", func() bool { return number(t, admin, session, int64(idle.PID())) == 0 })
+	if number(t, admin, session, db.engine.(*postgres).backend) != 1 {
+		t.Error("the session that holds the name has ended")
+	}
+}
