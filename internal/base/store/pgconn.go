@@ -36,6 +36,9 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "doorward"
 	}
+	if config.ValidateConnect == nil && severalHosts(config) {
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 	after := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 		if after != nil {
@@ -48,6 +51,12 @@ func parseDSN(dsn, schema string) (*pgconn.Config, error) {
 		return settle(ctx, c, schema)
 	}
 	return config, nil
+}
+
+// severalHosts reports whether a connection string names several servers. The one that accepts
+// writes is then used: a standby accepts connections too, and what it says may be old.
+func severalHosts(c *pgconn.Config) bool {
+	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })
 }
 
 // errClear contains nothing of the connection string either.
@@ -331,28 +340,27 @@ func retryable(err error) error {
 	return nil
 }
 
-// pgError wraps err with ErrUnavailable if the database failed, and not the statement.
+// pgError wraps err with ErrUnavailable if the database failed, and not the statement. The
+// statements are constant. Their failures are therefore those of the database, such as
+// revoked rights, a missing table or a full disk, except those that depend on their values,
+// and those after which the job is repeated.
 func pgError(err error) error {
 	var pg *pgconn.PgError
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &pg):
+	case !errors.As(err, &pg), pg.SeverityUnlocalized == "FATAL":
 		return fmt.Errorf("%w: %w", ErrUnavailable, err) // the connection
-	case pg.SeverityUnlocalized == "FATAL", pg.Code == "25006", pg.Code == "57014":
-		// The server ended the connection, is read-only (it has become a standby), or
-		// the statement was cancelled.
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch pg.Code {
 	case "42P05", "26000": // a prepared statement that another session has, or that this one lacks
 		return fmt.Errorf("%w: %w: a connection pooler must keep a session for each client: set it to session pooling, or connect to the server directly", ErrUnavailable, err)
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
-	case "08", "53", "57", "58", "XX", "28":
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case "", "21", "22", "23", "40": // values, constraints, serialization
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // CheckPostgres checks whether Open accepts a connection string, without

@@ -117,8 +117,9 @@ func pause(ctx context.Context, d time.Duration) {
 // with the daemon, also when that is killed.
 const (
 	// holdSettings bound the wait for the lock: the server may still be ending the session of
-	// an earlier run. The server pings a silent daemon, whose machine may have failed.
-	holdSettings = `SET lock_timeout = '1s'; SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3`
+	// an earlier run. The server pings a silent daemon, whose machine may have failed. It does
+	// not end the session because it is idle, which would free the name.
+	holdSettings = `SET lock_timeout = '1s'; SET idle_session_timeout = 0; SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3`
 	holdName     = `SELECT pg_backend_pid(), pg_advisory_lock(hashtextextended(?1, 0))`
 	// endFormer ends the session on which this daemon held the lock before it lost the
 	// connection. The server may not have noticed the loss yet.
