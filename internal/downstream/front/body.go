@@ -89,7 +89,9 @@ func fillLarge(buf *buffer, r io.Reader, limit int64, rc *http.ResponseControlle
 
 // body reads the request's body, or answers the request with an error.
 func (d *Door) body(w http.ResponseWriter, r *http.Request, who *principal.Principal) (*buffer, bool) {
-	buf, err := readBody(w, r, d.o.BodyBytes, d.large.of(who, d.o.hungUp(r)))
+	buf, err := readBody(w, r, d.o.BodyBytes, func(limit time.Duration) (leave func(), err error) {
+		return d.large.enter(who, limit, d.o.hungUp(r))
+	})
 	switch {
 	case err == nil:
 		return buf, true

@@ -31,17 +31,15 @@ var (
 	errGone    = errors.New("the client hung up")
 )
 
-// of returns a function that waits for a place of who, at most for limit, and not for a client that
-// is gone. leave has to be called when the body was read.
-func (l *largeBodies) of(who *principal.Principal, gone func() bool) func(limit time.Duration) (leave func(), err error) {
-	return func(limit time.Duration) (leave func(), err error) {
-		p := l.join(who.Name())
-		if err := p.take(limit, gone); err != nil {
-			l.part(who.Name(), p)
-			return nil, err
-		}
-		return func() { <-p.taken; l.part(who.Name(), p) }, nil
+// enter waits for a place of who, at most for limit, and not for a client that is gone. leave has to
+// be called when the body was read.
+func (l *largeBodies) enter(who *principal.Principal, limit time.Duration, gone func() bool) (leave func(), err error) {
+	p := l.join(who.Name())
+	if err := p.take(limit, gone); err != nil {
+		l.part(who.Name(), p)
+		return nil, err
 	}
+	return func() { <-p.taken; l.part(who.Name(), p) }, nil
 }
 
 func (l *largeBodies) join(name string) *places {

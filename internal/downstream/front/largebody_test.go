@@ -117,7 +117,7 @@ func TestUnfinishedLargeBodiesAreBounded(t *testing.T) {
 	if got := h.sent("alice", keepBuffer/2); got != http.StatusAccepted {
 		t.Errorf("a small body: %d", got)
 	}
-	if _, err := h.door.large.of(alice, nil)(0); !errors.Is(err, errTooMany) {
+	if _, err := h.door.large.enter(alice, 0, nil); !errors.Is(err, errTooMany) {
 		t.Errorf("a place beyond the limit: %v", err)
 	}
 	answered := make(chan int, 1)

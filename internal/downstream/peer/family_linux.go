@@ -24,8 +24,13 @@ type relative struct {
 // of all threads. It uses plain system calls, because os.File would register the file
 // with the runtime's poller, which costs more than the read.
 func look(pid int32) (r relative, ok bool) {
-	number := strconv.Itoa(int(pid))
-	fd, err := unix.Open("/proc/"+number+"/task/"+number+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return lookIn(unix.AT_FDCWD, "/proc/"+strconv.Itoa(int(pid))+"/", pid)
+}
+
+// lookIn is look for a process whose directory is path, which is empty or ends with a slash, below
+// an open directory.
+func lookIn(dir int, path string, pid int32) (r relative, ok bool) {
+	fd, err := unix.Openat(dir, path+"task/"+strconv.Itoa(int(pid))+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return r, false
 	}
@@ -88,21 +93,21 @@ func DescendantOf(pid, ancestor int32) bool {
 		return false
 	}
 	for range 5 {
-		if below, settled := climb(pid, ancestor, top.start); settled {
+		child, ok := look(pid)
+		if !ok {
+			return false // it has ended, or is hidden from this process
+		}
+		if below, settled := child.climb(pid, ancestor, top.start); settled {
 			return below
 		}
 	}
 	return true
 }
 
-// climb walks up from pid. A parent is older than its child; one that is younger has the
+// climb walks up from a process, pid. A parent is older than its child; one that is younger has the
 // reused number of a parent that has ended, and settled is then false. A descendant of
 // the ancestor is not older than it, so most walks are short.
-func climb(pid, ancestor int32, since uint64) (below, settled bool) {
-	child, ok := look(pid)
-	if !ok { // it has ended, or is hidden from this process
-		return false, true // gone, or hidden from us
-	}
+func (child relative) climb(pid, ancestor int32, since uint64) (below, settled bool) {
 	for child.start >= since {
 		switch {
 		case child.parent == ancestor:

@@ -11,6 +11,7 @@ type Holder struct {
 	// processes.
 	Inside bool
 
+	parent     int32
 	descriptor string
 	inode      uint32
 }

@@ -26,7 +26,8 @@ import (
 // twice before the answer is no. These searches use at most half of the time, so that
 // sockets without a holder cannot keep a processor busy.
 type Holders struct {
-	root int32
+	root  int32
+	since uint64 // start of root; 0: it could not be read
 
 	mu      sync.Mutex
 	wanted  []*wanted // added since the last search began
@@ -55,7 +56,8 @@ type wanted struct {
 
 // NewHolders makes a Holders for the daemon whose process is root.
 func NewHolders(root int32) *Holders {
-	return &Holders{root: root, wake: make(chan struct{}, 1), inside: make(map[int32]bool)}
+	top, _ := look(root)
+	return &Holders{root: root, since: top.start, wake: make(chan struct{}, 1), inside: make(map[int32]bool)}
 }
 
 // Find finds a process of this user that holds the client's end of a loopback connection.

@@ -58,7 +58,7 @@ const guesses = 3
 // client that opens one connection after the other uses the same number again, or the next.
 func (s *search) guess(p place) {
 	path := "/proc/" + strconv.Itoa(int(p.pid)) + "/fd/"
-	for n := p.descriptor; n < p.descriptor+guesses; n++ {
+	for n := p.descriptor; n < p.descriptor+guesses && len(s.left) > 0; n++ {
 		name := strconv.Itoa(n)
 		if inode, ok := socketAt(unix.AT_FDCWD, path+name); ok {
 			s.found(p.pid, name, inode)
@@ -172,6 +172,19 @@ func (s *search) below(pid int32) bool {
 	return below
 }
 
+// under is below for a process that was just read.
+func (s *search) under(r relative, pid int32) bool {
+	if pid == s.root || s.since == 0 {
+		return s.below(pid)
+	}
+	below, settled := r.climb(pid, s.root, s.since)
+	if !settled {
+		return s.below(pid)
+	}
+	s.inside[pid] = below
+	return below
+}
+
 // read looks at one descriptor.
 func (s *search) read(pid int32, dir int, name string) {
 	if inode, ok := socketAt(dir, name); ok {
@@ -220,11 +233,11 @@ func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 	if err == nil && process != pid && process > 0 {
 		return s.holder(process, name, inode)
 	}
-	start, err2 := startIn(dir)
-	if err != nil || err2 != nil || process != pid || uid != s.uid {
+	r, ok := lookIn(dir, "", pid)
+	if err != nil || !ok || process != pid || uid != s.uid {
 		return Holder{}, false
 	}
-	h := Holder{PID: pid, Process: attest.Instance(pid, start), Inside: s.below(pid), descriptor: name, inode: inode}
+	h := Holder{PID: pid, Process: attest.Instance(pid, r.start), Inside: s.under(r, pid), parent: r.parent, descriptor: name, inode: inode}
 	again, ok := socketAt(dir, "fd/"+name)
 	return h, ok && again == inode
 }
@@ -236,15 +249,14 @@ func (s *search) holder(pid int32, name string, inode uint32) (Holder, bool) {
 // daemon stays the holder, because it is refused anyway.
 func (s *search) opener(h Holder) Holder {
 	for range maxParents {
-		r, ok := look(h.PID)
-		if h.Inside || !ok {
+		if h.Inside {
 			break
 		}
-		parent := "/proc/" + strconv.Itoa(int(r.parent)) + "/fd/" + h.descriptor
+		parent := "/proc/" + strconv.Itoa(int(h.parent)) + "/fd/" + h.descriptor
 		if inode, ok := socketAt(unix.AT_FDCWD, parent); !ok || inode != h.inode {
 			break
 		}
-		above, ok := s.holder(r.parent, h.descriptor, h.inode)
+		above, ok := s.holder(h.parent, h.descriptor, h.inode)
 		if !ok {
 			break
 		}
@@ -281,18 +293,9 @@ func (h *Holders) Still(of Holder) bool {
 		return false
 	}
 	defer unix.Close(dir)
-	start, err := startIn(dir)
+	r, there := lookIn(dir, "", of.PID)
 	inode, ok := socketAt(dir, "fd/"+of.descriptor)
-	return err == nil && ok && inode == of.inode && attest.Instance(of.PID, start) == of.Process
-}
-
-// startIn reads the start time of the process of an open /proc directory.
-func startIn(dir int) (uint64, error) {
-	b, err := attest.ReadIn(dir, "stat")
-	if err != nil {
-		return 0, err
-	}
-	return attest.StartOf(b)
+	return there && ok && inode == of.inode && attest.Instance(of.PID, r.start) == of.Process
 }
 
 // processes lists all process numbers in ascending order.
@@ -329,15 +332,18 @@ func identityIn(dir int) (process int32, uid uint32, err error) {
 	}
 	for line := range bytes.Lines(b) {
 		name, rest, _ := bytes.Cut(line, []byte(":"))
+		if string(name) != "Tgid" && string(name) != "Uid" {
+			continue
+		}
 		f := bytes.Fields(rest)
 		switch {
-		case string(name) == "Tgid" && len(f) > 0:
+		case name[0] == 'T' && len(f) > 0:
 			n, err := strconv.ParseInt(string(f[0]), 10, 32)
 			if err != nil {
 				return 0, 0, fmt.Errorf("reading the Tgid line: %w", err)
 			}
 			process = int32(n)
-		case string(name) == "Uid" && len(f) > 1:
+		case name[0] == 'U' && len(f) > 1:
 			n, err := strconv.ParseUint(string(f[1]), 10, 32)
 			return process, uint32(n), err
 		}
