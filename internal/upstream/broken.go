@@ -20,9 +20,7 @@ const badTime = time.Minute
 // call as its answer, that call fails. Any other one is skipped and counted; the error says
 // that there was too much in a row.
 func (in *intake) refused(b []byte) error {
-	if now := time.Now(); now.Sub(in.since) > badTime {
-		in.bad, in.badSize, in.since = 0, 0, now
-	}
+	in.count()
 	in.badSize += len(b) + 1
 	g := guess(b)
 	switch {
@@ -34,6 +32,17 @@ func (in *intake) refused(b []byte) error {
 		in.stream.srv.counts.violations.Add(1)
 		in.blame(g)
 	}
+	return in.tooMuch()
+}
+
+// count forgets what was refused more than badTime ago.
+func (in *intake) count() {
+	if now := time.Now(); now.Sub(in.since) > badTime {
+		in.bad, in.badSize, in.since = 0, 0, now
+	}
+}
+
+func (in *intake) tooMuch() error {
 	if in.bad > maxBad || in.badSize > in.stream.srv.def.MaxMessage {
 		return newFault(ErrProtocol, "too many invalid messages, or too much output that is not messages, in a minute")
 	}

@@ -12,20 +12,22 @@ import (
 // that it answers.
 
 // tooLong fails the call that a dropped message seems to answer: the one that it names, or
-// the only one in flight. A message that is no answer is only counted and logged.
-func (in *intake) tooLong(l *longLine) {
+// the only one in flight. One that is no answer to a call is counted and logged; the error says
+// that there were too many.
+func (in *intake) tooLong(l *longLine) error {
 	in.stream.srv.counts.dropped.Add(1)
 	in.stream.srv.log.Warn("a message of the server is larger than limits.answer_bytes and was dropped", "bytes", l.size, "limit", in.stream.srv.def.MaxMessage)
 	id, answer := l.answers()
-	if !answer {
-		return
-	}
-	if id == 0 {
+	if answer && id == 0 {
 		id = in.stream.pending.sole()
 	}
 	if c, _ := in.stream.pending.take(id); c != nil {
 		c.finish(Reply{}, newFault(ErrTooLarge, fmt.Sprintf("the answer has %d bytes, limits.answer_bytes is %d", l.size, in.stream.srv.def.MaxMessage)))
+		return nil
 	}
+	in.count()
+	in.bad++
+	return in.tooMuch()
 }
 
 // answers reports whether the line looks like an answer, and the id of its call; 0: neither

@@ -134,8 +134,7 @@ func (c *stdioConn) read() {
 		case err == nil:
 			err = c.intake.accept(line, owned)
 		case errors.As(err, &long):
-			c.intake.tooLong(long)
-			continue
+			err = c.intake.tooLong(long)
 		}
 		if err != nil {
 			c.broke(err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,8 @@ const maxFile = 1 << 20
 
 var errNoFile = errors.New("there is no such file")
 
-// errEmpty refuses a file without a byte: it is what a failed write leaves, for instance on a full disk, and
-// without its rules more would be allowed.
+// errEmpty refuses a file without a byte, or with white space alone: it is what a failed write leaves, for instance
+// on a full disk or of an unset variable, and without its rules more would be allowed.
 var errEmpty = errors.New("the file is empty, as after a failed write; a comment alone stands for no settings and no rules")
 
 // readFile reads the configuration after checking who can write it: the file contains commands, so any user
@@ -49,7 +50,7 @@ func readFile(path string, open func(string) (*os.File, error)) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading the file: %w", err)
 	}
-	if len(b) == 0 {
+	if len(bytes.TrimSpace(bytes.TrimPrefix(b, []byte("\ufeff")))) == 0 {
 		return nil, errEmpty
 	}
 	return b, nil

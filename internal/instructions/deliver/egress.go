@@ -64,7 +64,8 @@ func (s *Server) Printed(a gate.Act, text string, whole io.Reader) (out string, 
 	}
 	out, found := s.o.Refs.Text(s.o.Mode, text)
 	more, err := s.leaks.lookThrough(whole)
-	keep = s.o.Mode != watermark.Redact && s.o.Mode != watermark.Block || len(more) == 0 && err == nil
+	cuts := s.o.Mode == watermark.Redact || s.o.Mode == watermark.Block
+	keep = !cuts || whole == nil || len(found)+len(more) == 0 && err == nil // the text is cleaned, and the whole is not
 	for _, d := range more {
 		if !slices.Contains(found, d) {
 			found = append(found, d)

@@ -224,6 +224,7 @@ const (
 func (o *Options) result(a *agent) (text string, rest []mail.Ref) {
 	text, whole := a.output.end()
 	text, _ = plaintext.Clean(text)
+	cut := a.output.total > resultBytes || len(text) > resultBytes // what is no text can become longer
 	if text = cutText(text, resultBytes); text == "" && a.output.total > 0 {
 		text = notText
 	}
@@ -247,7 +248,7 @@ func (o *Options) result(a *agent) (text string, rest []mail.Ref) {
 	if ref != nil {
 		rest, kept = []mail.Ref{*ref}, ref.Size
 	}
-	if total := a.output.total; total > resultBytes && kept < total {
+	if total := a.output.total; cut && kept < total {
 		out = below(fmt.Sprintf(wholeCut, total, kept), out)
 	}
 	return out, rest
