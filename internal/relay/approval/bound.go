@@ -1,13 +1,29 @@
 package approval
 
-import "github.com/doorward/doorward/internal/trust/principal"
+import "slices"
 
-// Enter takes a place for a held call of who, from the time before its question is asked.
-// leave gives it back. The error is ErrFull.
-func (q *Queue) Enter(who *principal.Principal) (leave func(), err error) {
-	name := who.Name()
+// Enter takes a place for a held call, from the time before its question is asked. A call that
+// a grant covers needs none, since it does not wait. leave gives the place back. The error is
+// ErrFull.
+func (q *Queue) Enter(c Call) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if slices.ContainsFunc(q.grants, func(g Grant) bool { return g.covers(c) && !q.over(g) }) {
+		return func() {}, nil
+	}
+	return q.enter(c.Act.Who.Name())
+}
+
+// seat takes a place for a caller that is about to wait, if it has none. The caller holds mu.
+func (q *Queue) seat(w *waiter, name string) (err error) {
+	if w.leave == nil {
+		w.leave, err = q.enter(name)
+	}
+	return err
+}
+
+// enter takes a place for a call of a caller. It holds mu, and leave takes it.
+func (q *Queue) enter(name string) (leave func(), err error) {
 	if q.under >= mostOpen || q.ofOne[name] >= mostOfOne {
 		return nil, ErrFull
 	}
