@@ -224,7 +224,7 @@ func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 		}
 		at = nil
 	}
-	if err := q.seat(w, c.Act.Who.Name()); err != nil {
+	if err := w.seat(q, c.Act.Who.Name()); err != nil {
 		return Answer{}, nil, err
 	}
 	if at == nil {

@@ -11,19 +11,19 @@ func (q *Queue) Enter(c Call) (leave func(), err error) {
 	if slices.ContainsFunc(q.grants, func(g Grant) bool { return g.covers(c) && !q.over(g) }) {
 		return func() {}, nil
 	}
-	return q.enter(c.Act.Who.Name())
+	return enter(q, c.Act.Who.Name())
 }
 
 // seat takes a place for a caller that is about to wait, if it has none. The caller holds mu.
-func (q *Queue) seat(w *waiter, name string) (err error) {
+func (w *waiter) seat(q *Queue, name string) (err error) {
 	if w.leave == nil {
-		w.leave, err = q.enter(name)
+		w.leave, err = enter(q, name)
 	}
 	return err
 }
 
-// enter takes a place for a call of a caller. It holds mu, and leave takes it.
-func (q *Queue) enter(name string) (leave func(), err error) {
+// enter takes a place for a call of a caller, which holds the mu of the queue. leave takes mu.
+func enter(q *Queue, name string) (leave func(), err error) {
 	if q.under >= mostOpen || q.ofOne[name] >= mostOfOne {
 		return nil, ErrFull
 	}
