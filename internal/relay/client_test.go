@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,9 +142,9 @@ func text(msg string, path ...string) string {
 type session struct {
 	*house
 	who, path, id, version string
-	name                   string // what it calls itself; empty: tester
-	hello                  string // the answer to initialize
-	last                   int
+	name                   string       // what it calls itself; empty: tester
+	hello                  string       // the answer to initialize
+	last                   atomic.Int64 // callers may begin requests at the same time
 }
 
 const elicits = `{"elicitation":{}}`
@@ -179,8 +180,7 @@ func (s *session) post(body string) *reply {
 // begin sends a request with an id of its own.
 func (s *session) begin(method, params string) *reply {
 	s.t.Helper()
-	s.last++
-	return s.post(request(fmt.Sprint(s.last), method, params))
+	return s.post(request(fmt.Sprint(s.last.Add(1)), method, params))
 }
 
 // call sends a request and returns its final answer.

@@ -21,12 +21,13 @@ func restOf(t target) []byte {
 }
 
 // comparedWith returns the form of the arguments of an act with the rest of its params, for the
-// binding of an approval. No JSON text begins with the separator.
+// binding of an approval. The rest counts as it is written, numbers too: the server gets that of
+// the call, and not the one that was shown. No JSON text begins with the separator.
 func comparedWith(rest []byte) func(args []byte) []byte {
 	if rest == nil {
 		return rawjson.Comparable
 	}
 	return func(args []byte) []byte {
-		return append(append(rawjson.Comparable(args), 0), rawjson.Comparable(rest)...)
+		return append(append(rawjson.Comparable(args), 0), rest...)
 	}
 }

@@ -70,7 +70,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 		if !looked { // once for a question: a server that ends when it is asked would be started again without end
 			looked = true
 			var reply *front.Reply
-			if notes, reply = h.withheld(ctx, x, t, act); reply != nil {
+			if notes, reply = h.withheld(ctx, x, t, held); reply != nil {
 				return t, pass, reply
 			}
 		}
@@ -103,13 +103,13 @@ const noteWithheld = "what the server offers under this name is withheld (doorwa
 // withheld looks whether pinning withholds the tool of a held call, which could not run after an
 // approval. For the owner it refuses the call. Any other caller must not be able to tell the tool
 // from one that does not exist, which is held: the call is held too, with a note for the operator.
-func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act gate.Act) (notes []string, reply *front.Reply) {
+func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, held *gate.Held) (notes []string, reply *front.Reply) {
 	if t.Method() != "tools/call" || t.b.Pin == nil {
 		return nil, nil
 	}
-	leave, err := h.hold.Queue.Enter(x.Who)
+	leave, err := h.hold.Queue.Enter(approval.Call{Act: held.Act, Session: sessionKey(x)})
 	if err != nil {
-		return nil, h.unapproved(ctx, x, t, act, approval.Answer{}, err)
+		return nil, h.unapproved(ctx, x, t, held.Act, approval.Answer{}, err)
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookFirst)
@@ -118,15 +118,15 @@ func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, act
 	if err == nil {
 		_, err = c.offers.Settled(ctx, t.Target)
 	}
-	held, is := errors.AsType[*pin.Held](err)
+	shut, is := errors.AsType[*pin.Held](err)
 	switch {
 	case !is:
 		return nil, nil
 	case !h.failures.owns(x.Who):
 		return []string{noteWithheld}, nil
 	}
-	refusal := h.gate.Refuse(act, held.Reason.Rule(), gate.CodeDenied, 0)
-	return nil, h.failures.withheld(t.Method(), act, refusal.Ref, held)
+	refusal := h.gate.Refuse(held.Act, shut.Reason.Rule(), gate.CodeDenied, 0)
+	return nil, h.failures.withheld(t.Method(), held.Act, refusal.Ref, shut)
 }
 
 // respawned reports whether a connection of b has ended since generation was read. It first

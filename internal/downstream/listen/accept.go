@@ -99,7 +99,7 @@ func (o *Origin) seat() seat {
 func (l *Listener) take(c *conn) (reason string) {
 	at := c.origin.seat()
 	reason = l.seats.take(at)
-	if reason == ReasonTooMany && l.yielding.giveWay(at, l.seats.count) {
+	for reason == ReasonTooMany && l.yielding.giveWay(at, l.seats.count) { // another one can take the place first
 		reason = l.seats.take(at)
 	}
 	if reason == "" {

@@ -314,16 +314,16 @@ const looks = 16
 // connections. False: there is none.
 func (y *yielding) giveWay(to seat, count func(seat) int) bool {
 	c := y.greediest(to, count)
-	if c == nil || !y.take(c) {
+	if c == nil {
 		return false
 	}
 	c.end()
 	return true
 }
 
-// greediest returns the connection with the highest count among a few, in no order; nil: there is
-// none. Those of the zero seat give way to that seat alone: callers with many addresses would take
-// the places of the daemon's own user one by one.
+// greediest removes the connection with the highest count among a few, in no order, and returns
+// it; nil: there is none. Those of the zero seat give way to that seat alone: callers with many
+// addresses would take the places of the daemon's own user one by one.
 func (y *yielding) greediest(to seat, count func(seat) int) (most *conn) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -339,5 +339,6 @@ func (y *yielding) greediest(to seat, count func(seat) int) (most *conn) {
 			break
 		}
 	}
+	delete(y.conns, most)
 	return most
 }

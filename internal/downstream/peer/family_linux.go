@@ -86,7 +86,6 @@ func word(name string) string {
 // observed by numbers and only a second line of defence: if a process between the two
 // ends, pid is no longer below. If the tree keeps changing during the look, the answer is
 // true.
-// counts as below.
 func DescendantOf(pid, ancestor int32) bool {
 	top, ok := look(ancestor)
 	if !ok || pid <= 0 {

@@ -151,6 +151,7 @@ type question struct {
 type waiter struct {
 	answer chan Answer // a zero Answer: ask again
 	left   func() bool
+	leave  func() // gives its place back; nil: it has none
 }
 
 // wallClock returns the time without the monotonic reading. That one stops while a laptop is
@@ -174,14 +175,14 @@ func New(o Options, saved []Grant) *Queue {
 // call is open, it waits for that one. It returns after wait at the latest, with the number
 // of the question. asked is called with that number once the caller waits.
 func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func() bool, asked func(n uint64)) (Answer, error) {
-	leave, err := q.Enter(c.Act.Who)
-	if err != nil {
-		return Answer{}, err
-	}
-	defer leave()
+	w := &waiter{answer: make(chan Answer, 1), left: left}
+	defer func() {
+		if w.leave != nil {
+			w.leave()
+		}
+	}()
 	timer := time.After(wait)
 	for {
-		w := &waiter{answer: make(chan Answer, 1), left: left}
 		a, at, err := q.attach(c, w)
 		if err != nil || at == nil {
 			return a, err
@@ -222,6 +223,9 @@ func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 			return Answer{}, nil, err
 		}
 		at = nil
+	}
+	if err := w.seat(q, c.Act.Who.Name()); err != nil {
+		return Answer{}, nil, err
 	}
 	if at == nil {
 		var err error

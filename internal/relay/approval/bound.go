@@ -1,13 +1,29 @@
 package approval
 
-import "github.com/doorward/doorward/internal/trust/principal"
+import "slices"
 
-// Enter takes a place for a held call of who, from the time before its question is asked.
-// leave gives it back. The error is ErrFull.
-func (q *Queue) Enter(who *principal.Principal) (leave func(), err error) {
-	name := who.Name()
+// Enter takes a place for a held call, from the time before its question is asked. A call that
+// a grant covers needs none, since it does not wait. leave gives the place back. The error is
+// ErrFull.
+func (q *Queue) Enter(c Call) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if slices.ContainsFunc(q.grants, func(g Grant) bool { return g.covers(c) && !q.over(g) }) {
+		return func() {}, nil
+	}
+	return enter(q, c.Act.Who.Name())
+}
+
+// seat takes a place for a caller that is about to wait, if it has none. The caller holds mu.
+func (w *waiter) seat(q *Queue, name string) (err error) {
+	if w.leave == nil {
+		w.leave, err = enter(q, name)
+	}
+	return err
+}
+
+// enter takes a place for a call of a caller, which holds the mu of the queue. leave takes mu.
+func enter(q *Queue, name string) (leave func(), err error) {
 	if q.under >= mostOpen || q.ofOne[name] >= mostOfOne {
 		return nil, ErrFull
 	}
