@@ -38,6 +38,7 @@ type binding struct {
 
 // sessions holds the bindings of the legacy sessions.
 type sessions struct {
+	left     time.Duration // see leftAfter
 	table    *atomic.Pointer[table]
 	log      *slog.Logger
 	audience subscribe.Audience

@@ -110,6 +110,9 @@ func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply 
 // gets a connection without other calls, because a question there does not name its call.
 func (k *calls) take(x *front.Exchange, t target) *link {
 	l := k.sessions.linkFor(x, t.b)
+	if l.private() && rawjson.Get(t.Params(), "task") != nil {
+		l.tasks.Store(true)
+	}
 	if l.says.caps != nil && t.b.Kind != "http" && question.MayAsk(t.Method()) && t.b.asking.knows(t.Method()+" "+t.Name()) {
 		for n := range maxLanes + 1 {
 			lane := k.sessions.links.lane(l, n)

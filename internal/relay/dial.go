@@ -22,6 +22,10 @@ const (
 	netTime = 90 * time.Second
 )
 
+// roomMaker makes room for a process that o needs, at b or, if b is nil, at any server. The
+// process of another session gives way: gone is closed when it has ended. nil: none may give way.
+type roomMaker func(o *owner, b *backend) (gone <-chan struct{})
+
 // dialer opens the connections of one link.
 type dialer struct {
 	owner
@@ -29,6 +33,7 @@ type dialer struct {
 	meta  []byte                          // _meta of requests that Doorward makes itself
 	asks  *questioner                     // decides on questions in the handshake
 	event func(*liveConn, upstream.Event) // receives the server's messages outside of calls
+	room  roomMaker
 }
 
 // connect tries the eras in turn, the clients' own first, so that messages are translated
@@ -38,13 +43,47 @@ func (d *dialer) connect(ctx context.Context) (c *liveConn, err error) {
 	if err := d.b.startable(); err != nil {
 		return nil, fmt.Errorf("connecting to server %s: %w", d.b.Name, err)
 	}
-	release, err := d.b.reserve()
+	release, err := d.reserve(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	defer d.b.alone(ctx)()
 	d.pause(ctx)
+	c, err = d.open(ctx)
+	for errors.Is(err, upstream.ErrBusy) && d.makesRoom(ctx, nil) {
+		c, err = d.open(ctx)
+	}
+	return c, err
+}
+
+// reserve counts the connection against the cap on instances. At the cap another session of
+// the principal may have to give way.
+func (d *dialer) reserve(ctx context.Context) (release func(), err error) {
+	release, err = d.b.reserve()
+	for err == failure.ErrInstances && d.makesRoom(ctx, d.b) {
+		release, err = d.b.reserve()
+	}
+	return release, err
+}
+
+// makesRoom ends the process of another session at b, or at any server if b is nil. It reports
+// whether there was one that could give way.
+func (d *dialer) makesRoom(ctx context.Context, b *backend) bool {
+	gone := d.room(&d.owner, b)
+	if gone == nil {
+		return false
+	}
+	select {
+	case <-gone:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// open opens the connection in one of the eras that the server may speak.
+func (d *dialer) open(ctx context.Context) (*liveConn, error) {
 	eras := d.b.eras(d.client)
 	if d.b.Kind == upstream.KindStdio && d.b.Builtin == nil && len(eras) > 1 {
 		c, err := d.connectEither(ctx, eras[0])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/failure"
@@ -20,13 +21,15 @@ type link struct {
 	opened func(context.Context, *liveConn) // called with a new connection before its first use; may be nil
 	meta   []byte                           // _meta of requests that Doorward makes itself
 	opens  func(string, Face)               // called for a new connection; may be nil
-	ctx    context.Context                  // ends with the link
+	room   roomMaker
+	ctx    context.Context // ends with the link
 	end    context.CancelFunc
 
 	live  atomic.Pointer[liveConn]
 	used  atomic.Int64 // time of the last use in Unix nanoseconds
 	calls atomic.Int32 // in flight
 	warm  atomic.Bool  // opened ahead of need: it stays open without use
+	tasks atomic.Bool  // a call asked for a task, which may still be working
 	hub   hub
 	asks  questioner
 	late  latecomer
@@ -94,7 +97,7 @@ func (l *link) open(d *dialling) {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
-	dialer := dialer{owner: l.owner, b: l.b, meta: l.meta, asks: &l.asks, event: l.event}
+	dialer := dialer{owner: l.owner, b: l.b, meta: l.meta, asks: &l.asks, event: l.event, room: l.room}
 	c, err := dialer.connect(ctx)
 	if err == nil {
 		l.prepare(ctx, c)
@@ -105,6 +108,7 @@ func (l *link) open(d *dialling) {
 		c.conn.Close()
 	}
 	if err == nil {
+		l.used.Store(time.Now().UnixNano())
 		l.live.Store(c)
 	}
 	l.mu.Unlock()

@@ -26,6 +26,7 @@ type links struct {
 	note        func(*audit.Record)
 	log         *slog.Logger
 	watch       watch
+	room        roomMaker
 	acts        *acts
 	leaving     *leaving
 	translation *translation
@@ -33,7 +34,7 @@ type links struct {
 
 // new makes a link with the parts that it works with.
 func (k *links) new(b *backend, o owner) *link {
-	l := &link{b: b, owner: o, meta: k.meta, opens: k.opens}
+	l := &link{b: b, owner: o, meta: k.meta, opens: k.opens, room: k.room}
 	l.ctx, l.end = lifetime.New(k.closing)
 	l.hub = hub{b: b, client: o.client, ctx: l.ctx, get: l.get, live: &l.live, asks: &l.asks, log: k.log, traces: k.watch}
 	l.asks = questioner{owner: o, questions: questions{gate: k.gate, acts: k.acts, server: b.Name, excess: &excess{sums: &b.unasked, note: k.note}}, rules: b.Scan, unasked: &b.unasked, known: &b.asking,

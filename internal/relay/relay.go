@@ -112,9 +112,9 @@ func (r *Relay) wire(o Options, w watch, info []byte) {
 	r.holding = holding{gate: o.Gate, seal: o.Seal, hold: o.Hold, watch: w, failures: &r.failures, sessions: &r.sessions}
 	r.translation = translation{gate: o.Gate, seal: o.Seal, log: o.Log, info: info, watch: w}
 	r.levels = levels{gate: o.Gate, acts: &r.acts, log: o.Log}
-	r.links = links{gate: o.Gate, info: info, meta: era.OwnMeta(info), closing: r.closing, opens: o.Opened, note: o.Note, log: o.Log, watch: w,
+	r.links = links{gate: o.Gate, info: info, meta: era.OwnMeta(info), closing: r.closing, opens: o.Opened, note: o.Note, log: o.Log, watch: w, room: r.sessions.makeRoom,
 		acts: &r.acts, leaving: &r.leaving, translation: &r.translation}
-	r.sessions = sessions{table: &r.table, log: o.Log, acts: &r.acts, sight: &r.sight, levels: &r.levels, links: &r.links}
+	r.sessions = sessions{left: leftAfter, table: &r.table, log: o.Log, acts: &r.acts, sight: &r.sight, levels: &r.levels, links: &r.links}
 	r.calls = calls{gate: o.Gate, seal: o.Seal, log: o.Log, note: o.Note, watch: w, parkFor: parkTime, acts: &r.acts, leaving: &r.leaving,
 		failures: &r.failures, holding: &r.holding, translation: &r.translation, levels: &r.levels, sessions: &r.sessions}
 	r.lists = lists{gate: o.Gate, seal: o.Seal, log: o.Log, watch: w, table: &r.table, acts: &r.acts, sight: &r.sight, leaving: &r.leaving,

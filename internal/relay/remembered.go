@@ -220,10 +220,15 @@ func (d *binding) rest() {
 		if b.Builtin != nil || h.link.calls.Load() > 0 && h.link.private() {
 			continue
 		}
-		if d.rested == nil {
-			d.rested = make(map[string]bool)
-		}
-		d.rested[b.Name] = true
-		d.giveUp(h)
+		restLink(d, h)
 	}
+}
+
+// restLink closes one link of a session that pauses. The caller holds mu.
+func restLink(d *binding, h *held) {
+	if d.rested == nil {
+		d.rested = make(map[string]bool)
+	}
+	d.rested[h.link.b.Name] = true
+	d.giveUp(h)
 }

@@ -233,6 +233,15 @@ type Conn interface {
 	Err() error
 }
 
+// Gone returns a channel that is closed when a connection has ended and, if it is one to a
+// program, its process has too.
+func Gone(c Conn) <-chan struct{} {
+	if child, ok := c.(*stdioConn); ok {
+		return child.proc.Done()
+	}
+	return c.Done()
+}
+
 // After calls f when c can carry no more calls. A goroutine waits for that if the connection
 // cannot call f itself.
 func After(c Conn, f func()) {

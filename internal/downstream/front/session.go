@@ -116,13 +116,13 @@ func (s *Session) Attached(make func() Attachment) Attachment {
 // Listening reports whether the client has its standalone stream open.
 func (s *Session) Listening() bool { return s.readers.Load() > 0 }
 
-// IdleSince returns the time since which a session has had no request; idle is false while
-// its standalone stream is open or a call is running.
+// IdleSince returns the time since which a session has had no request, call or standalone
+// stream; idle is false while its stream is open or a call is running.
 func (s *Session) IdleSince() (since time.Time, idle bool) {
 	s.mu.Lock()
-	calls := len(s.calls)
+	idle = len(s.calls) == 0 && !s.Listening()
 	s.mu.Unlock()
-	return time.Unix(0, s.seen.Load()), calls == 0 && !s.Listening()
+	return time.Unix(0, s.seen.Load()), idle // in this order: the end of a call or a stream is a use
 }
 
 // Notify sends a notification on the standalone stream. It waits there until the client opens
@@ -158,6 +158,7 @@ func (s *Session) running(id wire.ID) int {
 func (s *Session) leave(id wire.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.seen.Store(time.Now().UnixNano())
 	if i := s.running(id); i >= 0 {
 		s.calls = slices.Delete(s.calls, i, i+1)
 	}

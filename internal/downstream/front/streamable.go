@@ -297,8 +297,8 @@ func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after u
 	s.readers.Add(1)
 	out.gone(func() {
 		back()
-		s.readers.Add(-1)
 		s.seen.Store(f.d.sessions.now().UnixNano())
+		s.readers.Add(-1)
 		log.detach(gen)
 	})
 	f.d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.version.name(), Session: s, Method: Listening})
