@@ -19,7 +19,10 @@ func (s *sessions) makeRoom(o *owner, b *backend) (gone <-chan struct{}) {
 	for d := s.leftFirst(o, b, before); d != nil; d = s.leftFirst(o, b, before) {
 		d.mu.Lock()
 		if h, _ := spare(d, b, before); h != nil { // no request has come since
-			gone = upstream.Gone(h.link.live.Load().conn)
+			gone = h.link.ctx.Done()               // restLink closes it
+			if c := h.link.live.Load(); c != nil { // it has not ended by itself meanwhile
+				gone = upstream.Gone(c.conn)
+			}
 			restLink(d, h)
 		}
 		d.mu.Unlock()

@@ -103,14 +103,16 @@ func (s *Session) Context() context.Context { return s.ctx }
 // session has already ended, the new attachment is closed at once.
 func (s *Session) Attached(make func() Attachment) Attachment {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	late := s.attached == nil && s.closed
 	if s.attached == nil {
 		s.attached = make()
-		if s.closed {
-			s.attached.Close()
-		}
 	}
-	return s.attached
+	a := s.attached
+	s.mu.Unlock()
+	if late {
+		a.Close() // without mu: a Handler asks its sessions under locks that Close takes
+	}
+	return a
 }
 
 // Listening reports whether the client has its standalone stream open.
