@@ -17,7 +17,7 @@ import (
 // asTheyAre are commands that print data of others, or for programs, as it is: results
 // of tools, documents, rules, code, tokens, a file with its changes.
 var asTheyAre = []string{"call", "schema", "man", "connect", "auth header", "auth token create", "audit export", "instructions show",
-	"instructions diff", "instructions import", "install", "uninstall", "import", "serve"}
+	"instructions diff", "instructions import", "install", "uninstall", "import", "serve", "completion"}
 
 // sequence is an escape sequence for a colour, which takes no room.
 var sequence = regexp.MustCompile("\x1b\\[[0-9;]*m")

@@ -114,7 +114,7 @@ var commandsOfAUser = map[string][][]string{
 	"auth":         {{"session-start"}, {"status"}, {"check"}, {"session-end"}},
 	"instructions": {{"list"}, {"show", "x"}, {"diff", "x"}, {"promote", "x"}, {"verify"}, {"access"}},
 	"audit":        {{"tail"}, {"verify"}, {"export"}}, "man": {{}, {"evil"}},
-	"import": {{}, {"--all"}}, "log": {{}}, "doctor": {{}}, "install": {{"cursor"}}, "uninstall": {{"cursor"}}, "restart": {{"evil"}}, "ui": {{"--print"}, {"--sign-out"}},
+	"import": {{}, {"--all"}}, "log": {{}}, "doctor": {{}}, "install": {{"cursor"}}, "uninstall": {{"cursor"}}, "restart": {{"evil"}}, "completion": {{"bash"}, {"evil"}}, "ui": {{"--print"}, {"--sign-out"}},
 	"pending": {{}}, "approve": {{"1"}}, "deny": {{"1"}}, "approvals": {{"list"}, {"revoke", "x"}},
 }
 
