@@ -1,13 +1,11 @@
 package front
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
-	"strings"
 	"testing"
 )
 
@@ -45,16 +43,7 @@ func TestAPanicDuringAWaitEndsItsConnection(t *testing.T) {
 			if text, err := io.ReadAll(c); err != nil || len(text) > 0 {
 				t.Errorf("answer %q, %v", text, err)
 			}
-			h.door.Drain(t.Context())
-			if got := logged.text(); !strings.Contains(got, "a fault") || !strings.Contains(got, "failingAwait") {
-				t.Errorf("logged: %q", got)
-			}
-			h.serve = func(context.Context, *Exchange) Reply { return Reply{Result: []byte(`{}`)} }
-			again := dialDoor(t, h)
-			io.WriteString(again, call)
-			if got := next(t, bufio.NewReader(again)); !strings.Contains(got.Body, `"result":{}`) {
-				t.Errorf("the same id again: %d %q", got.Status, got.Body)
-			}
+			goesOn(t, h, logged, call, "failingAwait")
 		})
 	}
 }

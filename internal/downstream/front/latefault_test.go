@@ -56,18 +56,25 @@ func TestAPanicAfterAWaitEndsItsConnection(t *testing.T) {
 				if text, err := io.ReadAll(c); err != nil || strings.Contains(string(text), lastChunk) || !stream && len(text) > 0 {
 					t.Errorf("answer %q, %v", text, err)
 				}
-				h.door.Drain(t.Context())
-				if got := logged.text(); !strings.Contains(got, "a fault") || !strings.Contains(got, "failing.Go") {
-					t.Errorf("logged: %q", got)
-				}
-				h.serve = func(context.Context, *Exchange) Reply { return Reply{Result: []byte(`{}`)} }
-				again := dialDoor(t, h)
-				io.WriteString(again, call)
-				if got := next(t, bufio.NewReader(again)); !strings.Contains(got.Body, `"result":{}`) {
-					t.Errorf("the same id again: %d %q", got.Status, got.Body)
-				}
+				goesOn(t, h, logged, call, "failing.Go")
 			})
 		}
+	}
+}
+
+// goesOn checks that Drain ends after a panic, that the panic is logged with its place, and that
+// the same call is answered again.
+func goesOn(t *testing.T, h *house, logged *logLines, call, place string) {
+	t.Helper()
+	h.door.Drain(t.Context())
+	if got := logged.text(); !strings.Contains(got, "a fault") || !strings.Contains(got, place) {
+		t.Errorf("logged: %q", got)
+	}
+	h.serve = func(context.Context, *Exchange) Reply { return Reply{Result: []byte(`{}`)} }
+	again := dialDoor(t, h)
+	io.WriteString(again, call)
+	if got := next(t, bufio.NewReader(again)); !strings.Contains(got.Body, `"result":{}`) {
+		t.Errorf("the same id again: %d %q", got.Status, got.Body)
 	}
 }
 

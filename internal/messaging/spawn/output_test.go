@@ -39,7 +39,7 @@ func TestAResultBeginsWithAWholeCharacter(t *testing.T) {
 	}
 }
 
-// What is not text does not take the text after it away.
+// A result keeps the text that follows bytes that are not text.
 func TestAResultHasTheTextAmongOtherBytes(t *testing.T) {
 	t.Parallel()
 	for all, want := range map[string]string{
