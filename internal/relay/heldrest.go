@@ -20,14 +20,16 @@ func restOf(t target) []byte {
 	return rest
 }
 
-// comparedWith returns the form of the arguments of an act with the rest of its params, for the
-// binding of an approval. The rest counts as it is written, numbers too: the server gets that of
-// the call, and not the one that was shown. No JSON text begins with the separator.
-func comparedWith(rest []byte) func(args []byte) []byte {
-	if rest == nil {
-		return rawjson.Comparable
-	}
+// formOf returns the form of the arguments of an act with the rest of its params, for the
+// binding of an approval. The rest is read when the form is needed, which it is for few calls. It
+// counts as it is written, numbers too: the server gets that of the call, and not the one that was
+// shown. No JSON text begins with the separator.
+func formOf(t target) func(args []byte) []byte {
 	return func(args []byte) []byte {
-		return append(append(rawjson.Comparable(args), 0), rest...)
+		form, rest := rawjson.Comparable(args), restOf(t)
+		if rest == nil {
+			return form
+		}
+		return append(append(form, 0), rest...)
 	}
 }

@@ -163,7 +163,7 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 			t.Target, t.back = plain, true
 		}
 	}
-	act.Form = comparedWith(restOf(t))
+	act.Form = formOf(t)
 	return t, act
 }
 
