@@ -74,11 +74,10 @@ func (k *calls) parkable(ctx context.Context, l *link, c *liveConn, x *front.Exc
 // resume continues a parked call with the client's answers. parked is false for a request
 // that continues none.
 func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, parked bool, err error) {
-	state := rawjson.Get(t.Params(), "requestState")
-	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
+	if x.Era != front.Modern || !question.MayAsk(t.Method()) {
 		return reply, false, nil
 	}
-	id, err := k.seal.OpenParked(state, x.Who, t.Target)
+	id, err := k.seal.OpenParked(rawjson.Get(t.Params(), "requestState"), x.Who, t.Target)
 	if err != nil {
 		return reply, false, nil
 	}

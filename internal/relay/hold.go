@@ -157,8 +157,7 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 	if h.gate.AsksOfClaims(t.Server()) {
 		h.described(t, &act)
 	}
-	state := rawjson.Get(t.Params(), "requestState")
-	if state != nil && x.Era == front.Modern && h.seal.IsPage(state, x.Who, t.Target) {
+	if x.Era == front.Modern && h.seal.IsPage(rawjson.Get(t.Params(), "requestState"), x.Who, t.Target) {
 		if plain, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"})); ok {
 			t.Target, t.back = plain, true
 		}

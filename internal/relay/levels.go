@@ -23,8 +23,11 @@ type levels struct {
 // of a connection is the most verbose one that any request has named; each client receives
 // only the messages that it asked for.
 func (v *levels) raise(ctx context.Context, x *front.Exchange, b *backend, c *liveConn) {
+	if x.Era != front.Modern || c.era != front.Legacy {
+		return
+	}
 	rank := era.Severity(era.LevelOf(x))
-	if x.Era != front.Modern || c.era != front.Legacy || rank < 0 || !c.logsFrom(rank) {
+	if rank < 0 || !c.logsFrom(rank) {
 		return
 	}
 	params := rawjson.Set(nil, rawjson.Edit{Key: "level", Value: []byte(era.Levels[rank])})

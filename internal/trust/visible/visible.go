@@ -39,7 +39,7 @@ func Hidden(r rune) bool {
 // Printable reports whether r is visible or the ASCII space. Other white space is not
 // printable, because it looks like the ASCII space.
 func Printable(r rune) bool {
-	return unicode.IsPrint(r) && !Hidden(r)
+	return r >= ' ' && r < 0x7F || unicode.IsPrint(r) && !Hidden(r)
 }
 
 // AllPrintable reports whether s is UTF-8 and each of its characters printable.
