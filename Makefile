@@ -44,8 +44,8 @@ check: build
 # install puts the program where PREFIX says.
 PREFIX ?= /usr/local
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(BIN)/doorward $(DESTDIR)$(PREFIX)/bin/doorward
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 $(BIN)/doorward "$(DESTDIR)$(PREFIX)/bin/doorward"
 
 # packages writes the files of a release into dist/. The same commit gives the
 # same bytes. A tag gives the version; PACKAGES takes flags, for instance

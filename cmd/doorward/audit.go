@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -80,18 +82,31 @@ func newAudit() *cobra.Command {
 			}), newAuditPrune())
 }
 
-// auditDir returns the directory of the audit log and the state directory.
+// auditDir returns the directory of the audit log and the state directory. It is an error
+// if no daemon has begun a log there.
 func (o *invocation) auditDir() (dir, state string, err error) {
 	if state, err = o.stateDir(); err != nil {
 		return "", "", err
 	}
 	c, problems := o.load()
 	if c != nil {
-		return daemon.AuditDir(state, c), state, nil
+		dir = daemon.AuditDir(state, c)
+	} else {
+		sayOnce(o.options, problems)
+		dir, err = auditDirAlone(o.configFile(), state)
 	}
-	sayOnce(o.options, problems)
-	dir, err = auditDirAlone(o.configFile(), state)
-	return dir, state, err
+	return dir, state, cmp.Or(err, neverBegun(dir, state))
+}
+
+// neverBegun returns an error if there is neither the log nor its key. A log that is
+// missing beside its key is lost, which the readers of the log report.
+func neverBegun(dir, state string) error {
+	for _, path := range []string{dir, filepath.Join(state, auditkey.PublicName)} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return fail(exitFailed, "there is no record in %s yet: the first `doorward serve` begins it; --config and --state-dir name those of another daemon", plaintext.Line(dir))
 }
 
 // auditDirAlone returns the directory of the audit log for a configuration with problems. The

@@ -67,9 +67,9 @@ func (n *tokenMaker) make(name string) error {
 	return n.show(secret, undo, map[string]string{"id": id, "name": name, "token": secret})
 }
 
-// wrongToken marks an error about the name, scope or expiry of a new token as wrong usage.
+// wrongToken marks an error about the name, scope, expiry or overlap of a new token as wrong usage.
 func wrongToken(err error) error {
-	if errors.Is(err, authn.ErrName) || errors.Is(err, authn.ErrScope) || errors.Is(err, authn.ErrExpiry) {
+	if errors.Is(err, authn.ErrName) || errors.Is(err, authn.ErrScope) || errors.Is(err, authn.ErrExpiry) || errors.Is(err, authn.ErrOverlap) {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return err
