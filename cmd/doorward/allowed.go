@@ -67,7 +67,7 @@ const maxAllowance = 16 << 10
 
 // find returns the allowance of a path; nil: there is none.
 func (s allowances) find(path string) (*allowance, error) {
-	dir, err := os.OpenRoot(s.dir)
+	dir, err := durable.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -24,7 +24,7 @@ func (o *options) daemonKey() (ed25519.PublicKey, error) {
 	if err != nil || o.runtime != "" && o.state == "" {
 		return nil, nil
 	}
-	dir, err := os.OpenRoot(state)
+	dir, err := durable.OpenRoot(state)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, nil
 	}

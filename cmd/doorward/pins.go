@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,21 +27,42 @@ func (p *pins) open(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f := p.all[path]
-	if f == nil {
-		if f, err = durable.Pin(path); err != nil {
-			return nil, err
-		}
-		p.all[path] = f
+	f, started, err := p.pinned(path)
+	if err != nil {
+		return nil, err
 	}
-	if p.started {
+	if started {
 		if err := f.Exposed(); err != nil {
 			return nil, err
 		}
 	}
-	return f.Open()
+	file, err := f.Open()
+	if errors.Is(err, durable.ErrMoved) {
+		err = fmt.Errorf("%w; if you moved it, restart the daemon", err)
+	}
+	return file, err
+}
+
+// pinned returns the pinned file at path, and whether start was called. No lock is held while the
+// file system is asked, because one that does not answer must not stop the reading of other files.
+func (p *pins) pinned(path string) (f *durable.Pinned, started bool, err error) {
+	p.mu.Lock()
+	f, started = p.all[path], p.started
+	p.mu.Unlock()
+	if f != nil {
+		return f, started, nil
+	}
+	if f, err = durable.Pin(path); err != nil {
+		return nil, false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first := p.all[path]; first != nil {
+		f.Close()
+		return first, p.started, nil
+	}
+	p.all[path] = f
+	return f, p.started, nil
 }
 
 // start is called after the first load. From then on open refuses files in directories in

@@ -22,7 +22,7 @@ type whole struct {
 	read     *config.Config // config without regard to the policy; nil: the file itself is unusable
 	policy   *policy.Set
 	problems []config.Problem
-	files    []string // the files that it was read from
+	files    []string // the files that it was read from, and the secrets that could not be read
 }
 
 // loadWhole reads the configuration and the policy file with the checks of the daemon.
@@ -34,6 +34,7 @@ func (o *options) loadWhole() whole {
 	if c == nil {
 		return w
 	}
+	w.files = append(w.files, c.Unread...)
 	if c.Policy != "" {
 		w.files = append(w.files, c.Policy, config.PolicyTestsFile(c.Policy))
 	}

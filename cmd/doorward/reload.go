@@ -18,13 +18,14 @@ type reloader struct {
 	d     *daemon.Daemon
 	files []string // that were read, which are watched
 	tell  teller
+	stats stats
 }
 
 // lookEvery is the time between two checks of the files for a change.
 const lookEvery = 2 * time.Second
 
-// watch reloads the configuration on a signal of hup and when its file, the policy file or
-// the tests of the policy have changed and two checks find them the same: they may be written
+// watch reloads the configuration on a signal of hup and when its file, the policy file,
+// the tests of the policy or a secret that could not be read have changed and two checks find them the same: they may be written
 // in several steps. A reload that fails changes nothing, and prints the reason. seen holds the
 // stamps of the files when they were read.
 func (r *reloader) watch(ctx context.Context, hup <-chan os.Signal, seen []stamp) {
@@ -36,14 +37,14 @@ func (r *reloader) watch(ctx context.Context, hup <-chan os.Signal, seen []stamp
 			return
 		case <-hup:
 		case <-tick:
-			if !l.due(stampsOf(r.files)) {
+			if !l.due(r.stats.of(r.files)) {
 				continue
 			}
 		}
-		l.read = stampsOf(r.files)
+		l.read = r.stats.of(r.files)
 		if now := r.reload(); !slices.Equal(now, r.files) {
 			r.files = now
-			l.read = append(l.read[:1], stampsOf(now[1:])...) // the first is the same file
+			l.read = append(l.read[:1], r.stats.of(now[1:])...) // the first is the same file
 		}
 	}
 }
@@ -134,24 +135,4 @@ func firstProblem(all []config.Problem) string {
 		}
 	}
 	return ""
-}
-
-// stamp identifies a state of a file; without info there is none. Files of some systems all
-// have the same time, and a change of the mode can make a file usable.
-type stamp struct{ info os.FileInfo }
-
-func (s stamp) equal(t stamp) bool {
-	if s.info == nil || t.info == nil {
-		return s.info == nil && t.info == nil
-	}
-	return os.SameFile(s.info, t.info) && s.info.Size() == t.info.Size() && s.info.ModTime().Equal(t.info.ModTime()) && s.info.Mode() == t.info.Mode()
-}
-
-func stampsOf(paths []string) []stamp {
-	var out []stamp
-	for _, path := range paths {
-		info, _ := os.Stat(path) // nil after an error
-		out = append(out, stamp{info})
-	}
-	return out
 }

@@ -55,23 +55,23 @@ func TestAFileIsReadWhenItIsComplete(t *testing.T) {
 				t.Fatal(err)
 			}
 			files := []string{path}
-			l := looks{read: stampsOf(files), last: stampsOf(files)}
-			if l.due(stampsOf(files)) {
+			l := looks{read: new(stats).of(files), last: new(stats).of(files)}
+			if l.due(new(stats).of(files)) {
 				t.Error("due without a change")
 			}
 			for i, step := range steps(path) {
 				if err := step(); err != nil {
 					t.Fatal(err)
 				}
-				if l.due(stampsOf(files)) {
+				if l.due(new(stats).of(files)) {
 					t.Errorf("due after step %d", i+1)
 				}
 			}
-			if !l.due(stampsOf(files)) {
+			if !l.due(new(stats).of(files)) {
 				t.Error("not due when it was complete")
 			}
-			l.read = stampsOf(files)
-			if l.due(stampsOf(files)) {
+			l.read = new(stats).of(files)
+			if l.due(new(stats).of(files)) {
 				t.Error("due again")
 			}
 		})
@@ -98,7 +98,7 @@ func TestFilesThatChangeAllTheTimeAreRead(t *testing.T) {
 		if err := os.WriteFile(path, make([]byte, n), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return stampsOf([]string{path})
+		return new(stats).of([]string{path})
 	}
 	seen := write(1)
 	l := looks{read: seen, last: seen}

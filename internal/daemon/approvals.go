@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -60,7 +59,7 @@ func (d *Daemon) openApprovals() (*relay.Hold, error) {
 
 // readKept reads a file of approvals into out. A file that does not exist changes nothing.
 func readKept(path string, out any) error {
-	b, err := os.ReadFile(path)
+	b, err := durable.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/doorward/doorward/internal/base/durable"
 )
@@ -23,7 +22,7 @@ type keptClients struct {
 // load reads what earlier runs noted, without the processes that have ended.
 func (c *clients) load() error {
 	c.orphans.oldestBelow = map[string]map[uint32]oldest{} // not nil, which marks a file of an older version
-	b, err := os.ReadFile(c.path)
+	b, err := durable.ReadFile(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -68,7 +68,7 @@ const (
 
 // clockSettles is how long the wall clock must go on evenly after a jump forward before
 // records are removed by their age. A jump can be a mistake that is soon corrected, or the end
-// of a suspension.
+// of a suspension, or the start of the daemon.
 const clockSettles = 10 * time.Minute
 
 // steady notices jumps of the wall clock.
@@ -77,13 +77,14 @@ type steady struct {
 	wall time.Time
 }
 
-// jumped reports whether the wall clock has gained more than an hour since the last call.
+// jumped reports whether the wall clock has gained more than an hour since the last call. The
+// first call counts as a jump: the clock of a machine that has just started may not be set yet.
 // mono is a monotonic time.
 func (s *steady) jumped(mono time.Duration, wall time.Time) bool {
 	gained := wall.Round(0).Sub(s.wall) - (mono - s.mono)
 	first := s.wall.IsZero()
 	s.mono, s.wall = mono, wall.Round(0)
-	return !first && gained > time.Hour
+	return first || gained > time.Hour
 }
 
 // start prunes in the background until end is called.

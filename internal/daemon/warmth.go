@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -37,7 +36,7 @@ const warmBytes = 1 << 20
 // openWarmth reads the stored uses. Without them programs start when they are first needed.
 func openWarmth(stateDir string, uid uint32, log *slog.Logger) *warmth {
 	w := &warmth{path: filepath.Join(stateDir, "used.json"), uid: uid, log: log, faces: make(map[string]relay.Face)}
-	b, err := os.ReadFile(w.path)
+	b, err := durable.ReadFile(w.path)
 	if err == nil && len(b) <= warmBytes {
 		err = json.Unmarshal(b, &w.faces)
 	}

@@ -51,13 +51,17 @@ type later struct {
 
 func (l *later) Await(ctx context.Context) { l.call.Await(ctx) }
 
-func (l *later) Go(ctx context.Context) front.Reply {
+func (l *later) Go(ctx context.Context) (answer front.Reply) {
+	defer func() {
+		if answer.Later == nil { // also after a panic
+			l.pass.Leave("ok", 0)
+		}
+	}()
 	reply, err := l.call.Go(upstream.WithLeft(ctx, l.x.Left))
 	if call := upstream.Waits(err); call != nil {
 		l.call = call
 		return front.Reply{Later: l}
 	}
-	defer l.pass.Leave("ok", 0)
 	return l.k.byBuiltin(ctx, l.b, l.method, l.pass, reply, err)
 }
 

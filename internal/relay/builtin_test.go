@@ -92,10 +92,10 @@ func (d *desk) Close()                                                { d.once.D
 func (d *desk) Done() <-chan struct{}                                 { return d.done }
 func (d *desk) Err() error                                            { return upstream.ErrLost }
 
-func withClerk(t *testing.T) (*house, *clerk) {
+func withClerk(t *testing.T, options ...option) (*house, *clerk) {
 	t.Helper()
 	c := &clerk{}
-	h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: c, Source: "agent_msg"}, {Name: "agent", Kind: KindBuiltin, Builtin: c, Source: "agent_msg"}})
+	h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: c, Source: "agent_msg"}, {Name: "agent", Kind: KindBuiltin, Builtin: c, Source: "agent_msg"}}, options...)
 	c.gate = func() *gate.Gate { return h.gate }
 	return h, c
 }

@@ -15,12 +15,46 @@
 package durable
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// OpenRoot is os.OpenRoot for a path at which another program may have put a pipe: opening it
+// fails and does not wait for the pipe's other end.
+func OpenRoot(path string) (*os.Root, error) {
+	dir, err := os.OpenRoot(filepath.Clean(path) + string(filepath.Separator)) // what has a slash behind it is a directory
+	return dir, named(err, path)
+}
+
+// named returns an error of the operating system with the path of the file, which it may name
+// within a directory or not at all.
+func named(err error, path string) error {
+	if p, ok := err.(*fs.PathError); ok {
+		return &fs.PathError{Op: p.Op, Path: path, Err: p.Err}
+	}
+	return err
+}
+
+// ReadFile is os.ReadFile for a regular file at a path at which another program may have put a pipe.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, cmp.Or(err, error(&fs.PathError{Op: "read", Path: path, Err: errNotRegular}))
+	}
+	return io.ReadAll(f)
+}
+
+var errNotRegular = errors.New("it is not a regular file")
 
 // Replace replaces the content of the file name: it writes content to draft, and renames
 // it. It first removes a draft that a killed writer has left, so callers that use the
@@ -41,7 +75,7 @@ func Replace(dir *os.Root, draft, name string, content []byte) error {
 // ReplaceAt is Replace for callers without a lock: every draft has a random name. The
 // draft of a killed writer is not removed.
 func ReplaceAt(path string, content []byte) error {
-	dir, err := os.OpenRoot(filepath.Dir(path))
+	dir, err := OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -52,7 +86,7 @@ func ReplaceAt(path string, content []byte) error {
 // ReplaceLocked is Replace for a path whose writers exclude each other by a lock. The draft
 // is path with ".new" behind it.
 func ReplaceLocked(path string, content []byte) error {
-	dir, err := os.OpenRoot(filepath.Dir(path))
+	dir, err := OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

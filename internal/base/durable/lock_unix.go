@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// NoFollow makes opening a file fail if its name is a symbolic link.
-const NoFollow = syscall.O_NOFOLLOW
+// NoFollow makes opening a file fail if its name is a symbolic link, and not wait if it is a pipe.
+const NoFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // Lock locks the file at path, which it creates if it does not exist, for this process
 // alone. The lock ends with Unlock, or with the process. While another process has the lock,

@@ -55,7 +55,7 @@ func pin(path string, links int) (*Pinned, error) {
 	if p.steps, err = walk(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	if p.dir, err = os.OpenRoot(p.last().path); err != nil {
+	if p.dir, err = OpenRoot(p.last().path); err != nil {
 		return nil, err
 	}
 	if err := p.held(); err != nil {
@@ -122,7 +122,7 @@ func (p *Pinned) Path() string { return p.path }
 func (p *Pinned) held() error {
 	is, err := p.dir.Stat(".")
 	if err != nil {
-		return err
+		return named(err, p.last().path)
 	}
 	if !os.SameFile(is, p.last().is) {
 		return fmt.Errorf("%s: %w", p.path, ErrMoved)
@@ -162,7 +162,8 @@ func (p *Pinned) Open() (*os.File, error) {
 	}
 	to, ok := p.leads()
 	if !ok {
-		return p.dir.OpenFile(filepath.Base(p.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		f, err := p.dir.OpenFile(filepath.Base(p.path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		return f, named(err, p.path)
 	}
 	if p.target == nil {
 		return nil, fmt.Errorf("%s: %w (it is now a symbolic link to %s)", p.path, ErrMoved, to)

@@ -73,7 +73,7 @@ func judgeSecret(fi fs.FileInfo, limit int64) error {
 // Secret reads the secret file at path. If the file does not exist, Secret creates it with
 // the result of fresh. Processes that create it concurrently get the same content.
 func Secret(path string, limit int64, fresh func() ([]byte, error)) ([]byte, error) {
-	dir, err := os.OpenRoot(filepath.Dir(path))
+	dir, err := OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}

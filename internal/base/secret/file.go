@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 )
 
 // MaxFile is the largest accepted size of a secret file in bytes.
@@ -20,6 +21,7 @@ var (
 	ErrWorldReadable = errors.New("every user of the machine can read or write it; run chmod o= on it")
 	ErrTooLarge      = errors.New("it is larger than 64 KiB")
 	ErrEmpty         = errors.New("it is empty; write the secret into it")
+	ErrNoAnswer      = errors.New("its file system does not answer")
 )
 
 func isAbs(path string) bool { return filepath.IsAbs(path) }
@@ -29,12 +31,15 @@ func isAbs(path string) bool { return filepath.IsAbs(path) }
 // are made on the opened file.
 func ReadFile(path string) (Value, error) { return ReadFileBy(path, os.Open) }
 
+// patience is how long the answer of a file system is waited for.
+const patience = 5 * time.Second
+
 // ReadFileBy is ReadFile with another function to open the file.
 func ReadFileBy(path string, open func(path string) (*os.File, error)) (Value, error) {
 	if !isAbs(path) {
 		return Value{}, ErrPath
 	}
-	b, err := readRegular(path, open)
+	b, err := readWithin(patience, path, open)
 	if err != nil {
 		// The operating system's errors name the path themselves.
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -48,6 +53,26 @@ func ReadFileBy(path string, open func(path string) (*os.File, error)) (Value, e
 		return Value{}, fmt.Errorf("reading a secret from %s: %w", path, ErrEmpty)
 	}
 	return New(string(b)), nil
+}
+
+// readWithin is readRegular with a limit of time. A read that exceeds it ends when the file system
+// answers.
+func readWithin(limit time.Duration, path string, open func(string) (*os.File, error)) ([]byte, error) {
+	type content struct {
+		b   []byte
+		err error
+	}
+	read := make(chan content, 1)
+	go func() {
+		b, err := readRegular(path, open)
+		read <- content{b, err}
+	}()
+	select {
+	case c := <-read:
+		return c.b, c.err
+	case <-time.After(limit):
+		return nil, ErrNoAnswer
+	}
 }
 
 // readRegular opens, checks and reads the file. The check before opening avoids blocking on

@@ -44,6 +44,8 @@ type Config struct {
 	Dir string `yaml:"-"`
 	// Secrets holds the paths of ${file:…} references, as written.
 	Secrets []string `yaml:"-"`
+	// Unread holds those of Secrets that could not be read.
+	Unread []string `yaml:"-"`
 	// PolicyText is the content of the policy file, after ReadPolicy.
 	PolicyText []byte `yaml:"-"`
 }

@@ -65,7 +65,7 @@ func Parse(name, dir string, content []byte, o Options) (*Config, []Problem) {
 	if Fatal(r.problems) {
 		return nil, r.problems
 	}
-	c.Secrets = d.secrets
+	c.Secrets, c.Unread = d.secrets, d.unread
 	c.Limits.Written = d.written("limits", reflect.TypeFor[Limits]())
 	for name, s := range c.Servers {
 		s.Doorward.CountsOwn = r.lines[serverKey(name)+".doorward.max_concurrency"] > 0

@@ -48,6 +48,7 @@ type decoder struct {
 	check   checker
 	known   map[reflect.Type][]field
 	secrets []string // paths of ${file:…} references
+	unread  []string // those of secrets that could not be read
 }
 
 // fields returns fieldsOf, computed once for each type and file.

@@ -28,7 +28,7 @@ func (d *decoder) resolve(text, key string, f field) secret.Value {
 			d.secrets = append(d.secrets, r.Name)
 		}
 	}
-	v, err := t.Resolve(secret.Sources{Env: d.o.Env, File: d.o.File, Keyring: d.o.Keyring})
+	v, err := t.Resolve(secret.Sources{Env: d.o.Env, File: d.file, Keyring: d.o.Keyring})
 	said := map[string]bool{}
 	for _, err := range split(err) {
 		if text := err.Error() + advice(err); !said[text] {
@@ -42,6 +42,19 @@ func (d *decoder) resolve(text, key string, f field) secret.Value {
 	}
 	d.report.warnUnbraced(key, text)
 	return v
+}
+
+// file reads the file of a reference.
+func (d *decoder) file(path string) (secret.Value, error) {
+	read := d.o.File
+	if read == nil {
+		read = secret.ReadFile
+	}
+	v, err := read(path)
+	if err != nil {
+		d.unread = append(d.unread, path)
+	}
+	return v, err
 }
 
 // mayRefer checks the references of a text before any is fetched.

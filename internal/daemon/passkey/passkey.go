@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -118,7 +117,7 @@ type ceremony struct {
 // record.
 func Open(path string, record func(*audit.Record) (uint64, error), now func() time.Time) (*Book, error) {
 	b := &Book{path: path, record: record, now: now, open: map[string]*ceremony{}}
-	text, err := os.ReadFile(path)
+	text, err := durable.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		b.kept.User = random(32)

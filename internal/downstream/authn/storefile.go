@@ -186,7 +186,7 @@ func (s *Store) replace(records []record) error {
 	if len(b) >= maxStore {
 		return errors.New("it is full: revoked and expired tokens are removed after 90 days")
 	}
-	dir, err := os.OpenRoot(s.dir)
+	dir, err := durable.OpenRoot(s.dir)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/durable"
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/instructions/document"
 )
@@ -92,7 +93,7 @@ func (s *scanner) look() sight {
 
 // openDir opens a directory that only the daemon's user or root owns and can write to.
 func openDir(dir string) (*os.Root, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := durable.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening the instruction directory: %w", err)
 	}

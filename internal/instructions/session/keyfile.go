@@ -64,7 +64,7 @@ func withKeys(dir string, change func(*ring) *ring) (*ring, error) {
 		return nil, fmt.Errorf("the session keys: %w", err)
 	}
 	defer lock.Close()
-	root, err := os.OpenRoot(dir)
+	root, err := durable.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("the session keys: %w", err)
 	}

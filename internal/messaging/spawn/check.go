@@ -70,9 +70,12 @@ func (m *Manager) permitted(parent *principal.Principal, r *Request) (*Launcher,
 	return l, rights, err
 }
 
-// approved returns a refusal unless the program is the approved one. A program that cannot
+// approved returns a refusal unless the program can be executed and is the approved one. A program that cannot
 // be read has nothing that the operator could approve.
 func (l *Launcher) approved() error {
+	if _, err := process.Resolve(l.Path, ""); err != nil {
+		return refused(mail.LauncherUnknown, "launcher %s cannot be used: %w", l.Name, err)
+	}
 	if l.Approved == nil {
 		return nil
 	}

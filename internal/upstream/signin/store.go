@@ -172,7 +172,7 @@ func (s *Store) all() (entries []entry, sealed int, err error) {
 // read opens one file. Its name is authenticated with it: a file that was renamed to another server's name does
 // not open.
 func (s *Store) read(name string) (entry, error) {
-	b, err := os.ReadFile(filepath.Join(s.dir, name))
+	b, err := durable.ReadFile(filepath.Join(s.dir, name))
 	if err != nil {
 		return entry{}, err
 	}
