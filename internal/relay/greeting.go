@@ -81,14 +81,24 @@ func (g *greetings) discoverAll(ctx context.Context, x *front.Exchange) front.Re
 }
 
 // aggregateCapabilities are the capabilities that the aggregate can carry for any server; it
-// does not wait for servers to declare theirs.
-var aggregateCapabilities = []byte(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}}`)
+// does not wait for servers to declare theirs. Those of tasks come with them for clients that
+// know tasks: each tool or result says for itself whether it is a task.
+var (
+	aggregateCapabilities = []byte(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"completions":{},"logging":{}}`)
+	aggregateTasks        = []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
+	aggregateExtensions   = []byte(`{"` + era.TasksExtension + `":{}}`)
+)
 
-// capabilities returns those and, from servers that have been connected, the extensions and
-// the tasks of the client's era.
+// capabilities returns those and the extensions of servers that have been connected.
 func (g *greetings) capabilities(x *front.Exchange) []byte {
 	var extensions []byte
 	out := aggregateCapabilities
+	switch {
+	case x.Era == front.Modern:
+		extensions = aggregateExtensions
+	case x.Version == protocol.LatestLegacy: // the first version with tasks
+		out = rawjson.Set(out, rawjson.Edit{Key: "tasks", Value: aggregateTasks})
+	}
 	for _, b := range g.sight.servers(x.Who) {
 		c := b.greeted.Load()
 		if c == nil {
@@ -99,9 +109,6 @@ func (g *greetings) capabilities(x *front.Exchange) []byte {
 			if rawjson.Get(extensions, name) == nil {
 				extensions = rawjson.Set(extensions, rawjson.Edit{Key: name, Value: value})
 			}
-		}
-		if tasks := rawjson.Get(caps, "tasks"); tasks != nil && rawjson.Get(out, "tasks") == nil {
-			out = rawjson.Set(out, rawjson.Edit{Key: "tasks", Value: tasks})
 		}
 	}
 	if extensions == nil {

@@ -307,7 +307,6 @@ func TestQuestionsPassWhereTheProtocolHasThem(t *testing.T) {
 		{"a result", "modern", protocol.V20260728, bait{request: "tools/call", carrier: "result", body: `{"resultType":"input_required","inputRequests":{"k":` + ask + `}}`}},
 		{"a task that is asked for", "modern", protocol.V20260728, bait{request: "tasks/get", carrier: "result", body: `{"taskId":"task-1","status":"input_required","inputRequests":{"k":` + ask + `}}`}},
 		{"a task that is answered", "modern", protocol.V20260728, bait{request: "tasks/update", carrier: "result", body: `{"taskId":"task-1","status":"input_required","inputRequests":{"k":` + ask + `}}`}},
-		{"a task's notification", "modern", protocol.V20260728, bait{request: "tools/call", carrier: "notification", method: "notifications/tasks", body: `{"taskId":"task-1","inputRequests":{"k":` + ask + `}}`}},
 		{"a request", "legacy", protocol.V20251125, bait{request: "tools/call", carrier: "request", method: policy.AskElicitation, body: `{"message":"who?"}`}},
 		{"a request outside a call", "legacy", protocol.V20251125, bait{request: "tools/call", carrier: "late request", method: policy.AskElicitation, body: `{"message":"who?"}`}},
 		{"an error", "legacy", protocol.V20251125, bait{request: "tools/call", carrier: "url error", body: `{"elicitations":[{"mode":"url","elicitationId":"1","url":"https://x.example/","message":"who?"}]}`}},

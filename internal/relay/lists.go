@@ -103,7 +103,8 @@ func (v *lists) merged(ctx context.Context, x *front.Exchange, asked resolve.Tar
 			return v.failures.refused(p.Refused)
 		}
 	}
-	if !listing.Is(x.Method) && !slices.ContainsFunc(parts, func(p listing.Share) bool { return p.Entries != nil }) {
+	declared := listing.Is(x.Method) || x.Method == "tasks/list" && x.Era == front.Legacy
+	if !declared && !slices.ContainsFunc(parts, func(p listing.Share) bool { return p.Entries != nil }) {
 		return front.Reply{Error: failure.NoMethod} // no server knows this list
 	}
 	return front.Reply{Result: v.join(x, kind, parts)}

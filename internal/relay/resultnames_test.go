@@ -156,8 +156,8 @@ func TestUnknownRequestsOfTheAggregate(t *testing.T) {
 	}
 }
 
-// The aggregate declares the extensions of its servers, and the tasks that a client of
-// the era can use, once the servers have said so.
+// The aggregate declares the extensions of its servers once they have said so, and the tasks
+// that a client of the era can use.
 func TestExtensionsOfTheAggregate(t *testing.T) {
 	t.Parallel()
 	a, b := stdio(t, "a", "legacy"), web(t, "b", "modern")
@@ -165,14 +165,14 @@ func TestExtensionsOfTheAggregate(t *testing.T) {
 	b.caps = `{"extensions":{"x/two":{"of":"b"},"io.modelcontextprotocol/tasks":{}}}`
 	h := build(t, []Server{a.server(), b.server()})
 	m := h.modern("/mcp", "uid:1000")
-	equal(t, "before", field(m.call("server/discover", `{}`), "result", "capabilities", "extensions"), "")
+	equal(t, "before", field(m.call("server/discover", `{}`), "result", "capabilities", "extensions"), `{"io.modelcontextprotocol/tasks":{}}`)
 	m.call("tools/list", `{}`)
 	caps := m.call("server/discover", `{}`)
-	equal(t, "modern", field(caps, "result", "capabilities", "extensions"), `{"x/one":{"v":1.0},"x/two":{"of":"a"},"io.modelcontextprotocol/tasks":{}}`)
+	equal(t, "modern", field(caps, "result", "capabilities", "extensions"), `{"io.modelcontextprotocol/tasks":{},"x/one":{"v":1.0},"x/two":{"of":"a"}}`)
 	equal(t, "modern tasks", field(caps, "result", "capabilities", "tasks"), "")
 	caps = h.legacy("/mcp", "uid:1000", `{}`).hello
 	equal(t, "legacy", field(caps, "result", "capabilities", "extensions"), `{"x/one":{"v":1.0},"x/two":{"of":"a"}}`)
-	equal(t, "legacy tasks", field(caps, "result", "capabilities", "tasks"), `{"list":{}}`)
+	equal(t, "legacy tasks", field(caps, "result", "capabilities", "tasks"), `{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)
 	h.obey(`forbid (principal, action, resource == Server::"a");`)
-	equal(t, "of a server that is not allowed", field(m.call("server/discover", `{}`), "result", "capabilities", "extensions"), `{"x/two":{"of":"b"},"io.modelcontextprotocol/tasks":{}}`)
+	equal(t, "of a server that is not allowed", field(m.call("server/discover", `{}`), "result", "capabilities", "extensions"), `{"io.modelcontextprotocol/tasks":{},"x/two":{"of":"b"}}`)
 }

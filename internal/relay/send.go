@@ -70,7 +70,7 @@ func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
 		l.asks.asked(c, x, e)
 	case e.Method == "notifications/cancelled":
 		c.retract(e.Params)
-	case protocol.IsChange(e.Method):
+	case protocol.IsChange(e.Method), e.Method == protocol.TaskChanged && c.era == front.Modern: // for those that listen, with their names
 		l.hub.publish(e)
 	case e.Method == "notifications/message" && x.Era == front.Modern && !era.HearsLog(x, e.Params):
 	case e.Method == "notifications/message" && x.Session != nil && !l.private() && !bound(x.Session).hearsLog(e.Params):

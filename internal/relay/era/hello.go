@@ -93,8 +93,8 @@ func InitWith(info, caps []byte) []byte {
 	return append(append(append(p, `,"clientInfo":`...), info...), '}')
 }
 
-// tasksExtension is the tasks extension of the modern era (SEP-2663).
-const tasksExtension = "io.modelcontextprotocol/tasks"
+// TasksExtension is the tasks extension of the modern era (SEP-2663).
+const TasksExtension = "io.modelcontextprotocol/tasks"
 
 // WithoutTasks returns the extensions of a client or server without that of tasks, which has
 // no counterpart in the legacy era.
@@ -102,7 +102,7 @@ func WithoutTasks(extensions []byte) []byte {
 	if len(extensions) == 0 || extensions[0] != '{' {
 		return nil
 	}
-	return rawjson.Set(extensions, rawjson.Edit{Key: tasksExtension})
+	return rawjson.Set(extensions, rawjson.Edit{Key: TasksExtension})
 }
 
 // OwnMeta returns the _meta of requests that Doorward itself makes to a modern server; info

@@ -18,17 +18,18 @@ func URI(aggregate bool, server, uri string) string {
 
 // Event replaces the names in a notification by the aggregate's.
 func Event(server string, e upstream.Event) []byte {
+	params := Server(server).meta(e.Params)
 	switch e.Method {
 	case "notifications/resources/updated":
-		if uri, ok := rawjson.GetString(e.Params, "uri"); ok {
-			return rawjson.Set(e.Params, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, resolve.JoinURI(server, uri))})
+		if uri, ok := rawjson.GetString(params, "uri"); ok {
+			return rawjson.Set(params, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, resolve.JoinURI(server, uri))})
 		}
 	case "notifications/message":
-		if logger, ok := rawjson.GetString(e.Params, "logger"); ok {
-			return rawjson.Set(e.Params, rawjson.Edit{Key: "logger", Value: rawjson.AppendQuote(nil, resolve.JoinName(server, logger))})
+		if logger, ok := rawjson.GetString(params, "logger"); ok {
+			return rawjson.Set(params, rawjson.Edit{Key: "logger", Value: rawjson.AppendQuote(nil, resolve.JoinName(server, logger))})
 		}
 	case protocol.TaskStatus, protocol.TaskChanged:
-		return Server(server).task(e.Params)
+		return Server(server).task(params)
 	}
-	return e.Params
+	return params
 }

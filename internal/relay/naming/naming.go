@@ -36,7 +36,7 @@ func (n Server) Result(method string, raw []byte) []byte {
 	case "skills/get":
 		raw = rawjson.InMember(raw, "skill", n.skill)
 	case "tasks/get", "tasks/cancel", "tasks/update":
-		raw = rawjson.InMember(n.task(raw), "result", n.toolResult)
+		raw = rawjson.InMember(n.task(raw), "result", func(result []byte) []byte { return n.toolResult(n.meta(result)) })
 	}
 	return rawjson.InMember(raw, wire.InputRequests, rawjson.InMembers(func(ask []byte) []byte { return rawjson.InMember(ask, "params", n.Question) }))
 }
@@ -55,9 +55,9 @@ func (n Server) Failure(e *wire.Error) *wire.Error {
 	return out
 }
 
-// toolResult rewrites a CallToolResult, or the task in its place.
+// toolResult rewrites a CallToolResult apart from its _meta, or the task in its place.
 func (n Server) toolResult(raw []byte) []byte {
-	raw = rawjson.InMember(n.meta(raw), "content", rawjson.InElements(n.block))
+	raw = rawjson.InMember(raw, "content", rawjson.InElements(n.block))
 	raw = rawjson.InMember(raw, "task", n.task)
 	if rawjson.IsText(rawjson.Get(raw, "resultType"), "task") {
 		raw = n.task(raw)
