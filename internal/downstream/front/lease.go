@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"strings"
 
 	"github.com/doorward/doorward/internal/trust/principal"
 )
@@ -43,9 +44,9 @@ func (d *Door) during(x *Exchange, cancel context.CancelFunc) (back func()) {
 // for a message that the client is slow to take.
 func (s *stream) disown(challenge string) { s.disowned.Store(&challenge) }
 
-// sweepLost ends running calls whose principal's proof is no longer valid, and sessions whose
-// principal or program is gone. Without it, a program that ends without closing its session
-// would count against the limits until the session is idle.
+// sweepLost ends running calls and streams whose principal's proof is no longer valid, and
+// sessions whose principal or program is gone. Without it, a program that ends without closing
+// its session would count against the limits until the session is idle.
 func (d *Door) sweepLost() {
 	d.leases.Range(func(k, _ any) bool {
 		if l := k.(*lease); !d.o.Holds(l.who) {
@@ -54,11 +55,18 @@ func (d *Door) sweepLost() {
 		return true
 	})
 	d.Each(func(s *Session) bool {
-		if !d.owned(s) || !s.holds() {
+		if !s.holds() || !d.owned(s) && !renews(s.Who) {
 			d.sessions.remove(s)
 		}
 		return true
 	})
+}
+
+// renews reports whether the sessions of who wait for a renewed access token of who. Most
+// clients renew a token when it is refused, after it has expired, and do not open a new session
+// then. A session of the transport that is one stream ends with its stream.
+func renews(who *principal.Principal) bool {
+	return strings.HasPrefix(who.Name(), principal.KindOAuth+":")
 }
 
 // owned reports whether a session still has a valid owner: its latest credential, or the one

@@ -13,7 +13,7 @@ import (
 // person.
 func (s *Source) machine(ctx context.Context, c challenge) (entry, error) {
 	t := s.target
-	if e := s.now.Load(); e != nil && e.recent(time.Now()) && len(c.scopes) == 0 {
+	if e, now := s.now.Load(), time.Now(); e != nil && e.recent(now) && e.spare(now) && len(c.scopes) == 0 {
 		return entry{}, errors.New("the server refuses a token that was just issued for it")
 	}
 	f, err := t.discover(ctx, c)
