@@ -245,7 +245,8 @@ func (h *holding) pending(x *front.Exchange, t target, a approval.Answer) *front
 	text := fmt.Sprintf("This call was not made yet: it waits for the approval of a person, as number %d, until %s. Make the same call again later to get its result.",
 		a.Pending, a.Expires.UTC().Format(time.RFC3339))
 	data := rawjson.Set(nil, rawjson.Edit{Key: "pending", Value: strconv.AppendUint(nil, a.Pending, 10)},
-		rawjson.Edit{Key: "expires", Value: rawjson.AppendQuote(nil, a.Expires.UTC().Format(time.RFC3339))})
+		rawjson.Edit{Key: "expires", Value: rawjson.AppendQuote(nil, a.Expires.UTC().Format(time.RFC3339))},
+		rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, text)}) // some clients show their model this content alone
 	if t.Method() != "tools/call" {
 		return &front.Reply{Error: &wire.Error{Code: gate.CodeDenied, Message: text, Data: data}}
 	}
@@ -270,14 +271,17 @@ func (h *holding) claimsOf(t target) (schema, known bool) {
 	return c.Schema, known
 }
 
-// sendToPage asks a modern client to open the page where the operator decides.
+// sendToPage asks a modern client to open the page where the operator decides. The question has
+// an elicitationId, as in 2025-11-25: the official Rust SDK refuses a question of mode url without
+// one, and other clients ignore it.
 func (h *holding) sendToPage(x *front.Exchange, t target, a approval.Answer) (*front.Reply, error) {
 	state, err := h.seal.SealPage(x.Who, t.Target)
 	if err != nil {
 		return nil, fmt.Errorf("sealing a held call: %w", err)
 	}
 	params := rawjson.Set(nil, rawjson.Edit{Key: "mode", Value: []byte(`"url"`)}, rawjson.Edit{Key: "url", Value: rawjson.AppendQuote(nil, h.hold.Page())},
-		rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, fmt.Sprintf("Doorward holds this call for the approval of a person, as number %d.", a.Pending))})
+		rawjson.Edit{Key: "message", Value: rawjson.AppendQuote(nil, fmt.Sprintf("Doorward holds this call for the approval of a person, as number %d.", a.Pending))},
+		rawjson.Edit{Key: "elicitationId", Value: rawjson.AppendQuote(nil, fmt.Sprintf("approval-%d", a.Pending))})
 	ask := rawjson.Set(nil, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, policy.AskElicitation)}, rawjson.Edit{Key: "params", Value: params})
 	requests := rawjson.Set(nil, rawjson.Edit{Key: "doorward-approval", Value: ask})
 	return &front.Reply{Result: rawjson.Set(nil, rawjson.Edit{Key: "resultType", Value: []byte(`"input_required"`)},

@@ -57,7 +57,7 @@ func TestAHeldCallLeadsToThePage(t *testing.T) {
 					params := object("tools/call", path, "a")
 					first := m.call("tools/call", `{`+params+`}`)
 					equal(t, "question", field(first, "result", wire.InputRequests), `{"doorward-approval":{"method":"elicitation/create","params":{"mode":"url",`+
-						`"url":"http://localhost:1/ui/decisions","message":"Doorward holds this call for the approval of a person, as number 1."}}}`)
+						`"url":"http://localhost:1/ui/decisions","message":"Doorward holds this call for the approval of a person, as number 1.","elicitationId":"approval-1"}}}`)
 					accepted := `{"doorward-approval":{"action":"accept"}}`
 					waits := m.call("tools/call", back(params, first, accepted))
 					equal(t, "not approved yet", field(waits, "result", "structuredContent", "pending"), "1")
