@@ -129,18 +129,31 @@ func (b *backend) keep(c *liveConn) bool {
 		b.conns = make(map[*liveConn]struct{})
 	}
 	b.conns[c] = struct{}{}
+	if b.Kind == upstream.KindHTTP { // waiting for the end of another takes a goroutine: prune finds it
+		upstream.After(c.conn, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			forgetDead(b, c)
+		})
+	}
 	return true
 }
 
 // prune drops the dead connections. The caller holds mu.
 func (b *backend) prune() {
 	for c := range b.conns {
-		if !c.alive() {
-			delete(b.conns, c)
-			if !c.rested.Load() {
-				b.fallen.Add(1)
-			}
-		}
+		forgetDead(b, c)
+	}
+}
+
+// forgetDead drops a connection if it is dead. The caller holds mu.
+func forgetDead(b *backend, c *liveConn) {
+	if _, open := b.conns[c]; !open || c.alive() {
+		return
+	}
+	delete(b.conns, c)
+	if !c.rested.Load() {
+		b.fallen.Add(1)
 	}
 }
 
