@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/content"
 	"github.com/doorward/doorward/internal/relay/era"
@@ -144,6 +145,9 @@ func (k *calls) forward(ctx context.Context, x *front.Exchange, t target) (upstr
 
 // exchange sends one request on one connection.
 func (k *calls) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
+	if hearsBeside(x, l, c, t) {
+		c.conn.Listen()
+	}
 	var err error
 	t.Target, err = c.offers.Settled(ctx, t.Target)
 	if errors.Is(err, pin.ErrWithheld) && !keepsHere(x, c, t.Method()) {
@@ -162,6 +166,13 @@ func (k *calls) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 	reply, err = k.ask(ctx, x, l, c, t)
 	settle(err == nil && reply.Error == nil)
 	return reply, err
+}
+
+// hearsBeside reports whether a legacy server may send something to a modern client during a
+// call. A server that answers with JSON sends it on the stream for messages outside of calls.
+func hearsBeside(x *front.Exchange, l *link, c *liveConn, t target) bool {
+	return x.Era == front.Modern && c.era == front.Legacy && (l.says.caps != nil || era.Hearer(x) != "" ||
+		rawjson.GetPath(t.Params(), "_meta", "progressToken") != nil)
 }
 
 // ask sends one request to the server and returns its answer, both translated.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,9 @@ type httpCall struct {
 	retry     time.Duration // pause before a new attempt, as the server wants it
 	resumes   int           // attempts to resume that brought nothing new
 	bad       int           // refused messages
+
+	turn   sync.Mutex // held while on is called
+	beside outlet     // passes on what came on the listening stream
 }
 
 // Call implements Conn.
@@ -43,6 +47,9 @@ func (c *httpConn) Call(ctx context.Context, r *Request, on func(Event)) (Reply,
 		return Reply{}, err
 	}
 	x := &httpCall{c: c, r: r, on: on, parent: ctx, retry: defaultRetry}
+	if on != nil {
+		x.beside = outlet{on: x.give, max: c.srv.def.MaxMessage}
+	}
 	if err := x.begin(); err != nil {
 		return Reply{}, err
 	}
@@ -119,6 +126,7 @@ func (x *httpCall) leave() {
 		x.timer.Stop()
 	}
 	x.c.mu.Unlock()
+	x.beside.drain()
 	if !x.draining {
 		x.cancel()
 	}
@@ -288,11 +296,13 @@ func (c *httpConn) noteQuestion(m wire.Message) {
 }
 
 func (x *httpCall) give(ev Event) {
-	if x.on != nil {
-		x.on(ev)
+	if x.on == nil {
+		x.c.give(ev)
 		return
 	}
-	x.c.give(ev)
+	x.turn.Lock()
+	defer x.turn.Unlock()
+	x.on(ev)
 }
 
 // give passes an event to the owner of the connection. An event that cannot be delivered is

@@ -24,3 +24,13 @@ func (f *inFlight) remove(x *httpCall) {
 		*f = nil
 	}
 }
+
+// find returns the call with an id; nil: there is none.
+func (f inFlight) find(id int64) *httpCall {
+	for _, x := range f {
+		if x.id == id {
+			return x
+		}
+	}
+	return nil
+}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/lifetime"
-	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream/egress"
@@ -279,36 +278,13 @@ func (l *listener) take(data []byte) bool {
 	case m.Kind == wire.Request && m.Method == methodPing:
 		l.c.answerLater(keepEvent(m, false))
 	case m.Method == methodProgress:
-		l.progress(m)
+		l.c.progress(m)
+	case m.Method == methodLog && l.c.offerLogs(m):
 	default:
 		l.c.noteQuestion(m)
 		l.c.give(keepEvent(m, false))
 	}
 	return true
-}
-
-// progress handles progress on the listening stream. It belongs on the call's own stream, but
-// servers that cannot find that stream send it here. The connection's owner gets it, with the
-// client's token.
-func (l *listener) progress(m wire.Message) {
-	id, _ := wire.ID(rawjson.Get(m.Params, "progressToken")).Int()
-	token := l.c.token(id)
-	if token == nil {
-		l.c.srv.counts.stray.Add(1)
-		return
-	}
-	l.c.give(Event{Method: m.Method, Params: restoreToken(m.Params, token)})
-}
-
-func (c *httpConn) token(id int64) []byte {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, x := range c.calls {
-		if x.id == id {
-			return x.r.ProgressToken
-		}
-	}
-	return nil
 }
 
 // slower doubles the pause.

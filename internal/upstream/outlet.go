@@ -19,6 +19,7 @@ type outlet struct {
 	held    bool
 	running bool
 	closed  bool
+	ended   chan struct{} // closed when the outlet has passed on its last event; nil: drain does not wait
 }
 
 // push queues the event; false: it was dropped, because the receiver is missing or too slow.
@@ -64,8 +65,11 @@ func (o *outlet) run() {
 func (o *outlet) pop() (Event, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed || len(o.queue) == 0 {
+	if len(o.queue) == 0 {
 		o.running, o.queue, o.size = false, nil, 0
+		if o.ended != nil {
+			close(o.ended)
+		}
 		return Event{}, false
 	}
 	ev := o.queue[0]
@@ -80,4 +84,19 @@ func (o *outlet) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed, o.queue, o.size = true, nil, 0
+}
+
+// drain makes the outlet refuse further events, and waits until those in the queue are passed
+// on. It is called once.
+func (o *outlet) drain() {
+	o.mu.Lock()
+	o.closed = true
+	if o.running {
+		o.ended = make(chan struct{})
+	}
+	ended := o.ended
+	o.mu.Unlock()
+	if ended != nil {
+		<-ended
+	}
 }
