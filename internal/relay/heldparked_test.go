@@ -91,14 +91,18 @@ func TestAnApprovalIsForOneFormOfTheServer(t *testing.T) {
 				d.settle(approval.Verdict{Approve: true})
 			}
 			h.relay.SetServers([]Server{is.server()})
-			d.queue.Review()
-			if when == "while it waits" {
+			if when == "while it waits" { // in the other cases the same call comes before the review
+				d.queue.Review()
 				contains(t, "the call that waited", <-answer, `"error"`)
+				if n := len(d.queue.Pending()); n != 0 {
+					t.Errorf("%d questions about the former server wait", n)
+				}
 			}
-			if n := len(d.queue.Pending()); n != 0 {
-				t.Errorf("%d questions about the former server wait", n)
+			if again := func() { answer <- c.tool("t", "") }; when == "while it waits" {
+				calls.Go(again)
+			} else {
+				again()
 			}
-			calls.Go(func() { answer <- c.tool("t", "") })
 			eventually(t, "the same call waits again", func() bool { q := d.queue.Pending(); return len(q) == 1 && q[0].N == 2 })
 			equal(t, "calls that reached a server", fmt.Sprint(len(was.got("tools/call")), len(is.got("tools/call"))), "0 0")
 			d.queue.Close()
