@@ -292,8 +292,8 @@ func (b *backend) close() {
 	}
 }
 
-// over reports that the server was taken out of the configuration.
-func (b *backend) over() bool {
+// over reports that a server was taken out of the configuration.
+func over(b *backend) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.closed

@@ -138,7 +138,7 @@ var errReplaced = errors.New("the server was removed or changed while the call w
 // definition of the tool or the process of the server is another one.
 func (h *holding) outdated(t target, held *gate.Held) bool {
 	now := held.Act
-	return !h.gate.InForce(held.Binding) || h.described(t, &now) || t.b.over() || respawned(t.b, now.Generation)
+	return !h.gate.InForce(held.Binding) || h.described(t, &now) || over(t.b) || respawned(t.b, now.Generation)
 }
 
 // respawned reports whether a connection of b has ended since generation was read. It first
@@ -221,7 +221,7 @@ func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *
 	a, err := h.hold.Queue.Await(ctx, call, wait, x.Left, func(n uint64) { go reportWait(waiting, x, token, n) })
 	h.watch.end(m, approvalWord(ctx, a, err))
 	switch {
-	case err == nil && a.Stale && t.b.over():
+	case err == nil && a.Stale && over(t.b):
 		err = errReplaced
 	case err == nil && (a.Approval != nil || a.Stale):
 		return a, nil

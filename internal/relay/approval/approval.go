@@ -154,6 +154,29 @@ type question struct {
 	timer   *time.Timer
 }
 
+// stale reports that an approval does not let the act of the call through any more.
+func (c Call) stale() bool { return c.Stale != nil && c.Stale() }
+
+// gone reports that the caller of the question cannot come back: it said so, or its program has
+// ended.
+func (at *question) gone() bool {
+	w := at.call.Act.Who.Witness()
+	return at.call.Gone != nil && at.call.Gone() || w != nil && !w.Holds()
+}
+
+// hold keeps the witness of the caller's program until letGo.
+func (at *question) hold() {
+	if w := at.call.Act.Who.Witness(); w != nil {
+		w.Retain()
+	}
+}
+
+func (at *question) letGo() {
+	if w := at.call.Act.Who.Witness(); w != nil {
+		w.Release()
+	}
+}
+
 // waiter is one caller that waits. left reports that its connection is gone.
 type waiter struct {
 	answer chan Answer // a zero Answer: ask again
@@ -251,7 +274,7 @@ func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 func (q *Queue) ask(c Call) (*question, error) {
 	who := c.Act.Who.Name()
 	if q.full(c) {
-		q.review()
+		review(q)
 		if q.full(c) {
 			return nil, ErrFull
 		}
@@ -350,7 +373,7 @@ func (q *Queue) isOpen(at *question) bool {
 func (q *Queue) Pending() []Question {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.review()
+	review(q)
 	all := []Question{}
 	for _, n := range slices.Sorted(maps.Keys(q.byN)) {
 		if at := q.byN[n]; q.isOpen(at) {

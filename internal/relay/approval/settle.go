@@ -19,7 +19,7 @@ func (q *Queue) Settle(by *principal.Principal, n uint64, preview string, v Verd
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.review()
+	review(q)
 	at := q.byN[n]
 	if at == nil || !q.isOpen(at) || preview != "" && preview != at.shown.Preview {
 		return ErrSettled
