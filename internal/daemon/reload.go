@@ -50,6 +50,7 @@ func takeOver(d *Daemon, c *config.Config) error {
 	d.contained.Store(set.containment())
 	d.enforce(rules)
 	d.relay.SetServers(d.withBuiltins(set.relay))
+	d.approvals.Review()
 	d.relay.Announce()
 	d.warmth.again(c)
 	if m := d.messaging.Load(); m != nil {

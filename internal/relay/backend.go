@@ -23,6 +23,10 @@ import (
 // poolIdle is how long a pooled connection outlives its last use.
 const poolIdle = 10 * time.Minute
 
+// replaced is added to the count of connections of a server whose settings have changed. It is
+// more than the connections that end, so that no approval for the one is valid for the other.
+const replaced = 1 << 32
+
 // backend is one server with its open connections.
 type backend struct {
 	Server
@@ -299,6 +303,13 @@ func (b *backend) close() {
 	for _, c := range conns { // those that sessions hold
 		c.conn.Close()
 	}
+}
+
+// over reports that a server was taken out of the configuration.
+func over(b *backend) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
 }
 
 // limited bounds a context by the server's limit for a call, if it has one.

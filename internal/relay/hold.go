@@ -67,7 +67,8 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			reply := h.failures.refused(err)
 			return t, pass, &reply
 		}
-		if !looked { // once for a question: a server that ends when it is asked would be started again without end
+		parked := h.continued(x, t, held)
+		if !looked && parked == nil { // once for a question: a server that ends when it is asked would be started again without end
 			looked = true
 			var reply *front.Reply
 			if notes, reply = h.withheld(ctx, x, t, held); reply != nil {
@@ -77,7 +78,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 		if act.Definition == "" && h.described(t, &act) || respawned(t.b, act.Generation) {
 			continue
 		}
-		if act.Approval = h.continued(x, t, held); act.Approval != nil {
+		if act.Approval = parked; parked != nil {
 			t.continues = true
 			continue
 		}
@@ -88,7 +89,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 		if t = asShown(t, answer); answer.Run != "" {
 			act.Args = argsOf(t)
 		}
-		act.Approval, looked = answer.Approval, false
+		act.Approval, looked = answer.Approval, answer.Stale
 		h.described(t, &act)
 		respawned(t.b, act.Generation)
 	}
@@ -127,6 +128,17 @@ func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, hel
 	}
 	refusal := h.gate.Refuse(held.Act, shut.Reason.Rule(), gate.CodeDenied, 0)
 	return nil, h.failures.withheld(t.Method(), held.Act, refusal.Ref, shut)
+}
+
+// errReplaced answers a call that was held for a server that the configuration no longer has in
+// this form.
+var errReplaced = errors.New("the server was removed or changed while the call waited")
+
+// outdated reports that an approval does not let a held act through any more: the policy, the
+// definition of the tool or the process of the server is another one.
+func (h *holding) outdated(t target, held *gate.Held) bool {
+	now := held.Act
+	return !h.gate.InForce(held.Binding) || h.described(t, &now) || over(t.b) || respawned(t.b, now.Generation)
 }
 
 // respawned reports whether a connection of b has ended since generation was read. It first
@@ -194,7 +206,8 @@ func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.
 
 // await asks the operator about a held act. run is the raw arguments of the call itself.
 func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *gate.Held, run []byte, notes ...string) (approval.Answer, *front.Reply) {
-	call := approval.Call{Held: held, Act: held.Act, Args: rawjson.Canonical(held.Act.Args), Rest: restOf(t), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x)}
+	call := approval.Call{Held: held, Act: held.Act, Args: rawjson.Canonical(held.Act.Args), Rest: restOf(t), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x),
+		Stale: func() bool { return h.outdated(t, held) }, Gone: func() bool { return x.Session != nil && x.Session.Context().Err() != nil }}
 	token := rawjson.GetPath(t.Params(), "_meta", "progressToken")
 	page := !t.back && x.Era == front.Modern && question.HasURLMode(x) && h.hold.Page() != ""
 	wait := time.Duration(0)
@@ -207,7 +220,9 @@ func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *
 	a, err := h.hold.Queue.Await(ctx, call, wait, x.Left, func(n uint64) { go reportWait(waiting, x, token, n) })
 	h.watch.end(m, approvalWord(ctx, a, err))
 	switch {
-	case err == nil && a.Approval != nil:
+	case err == nil && a.Stale && over(t.b):
+		err = errReplaced
+	case err == nil && (a.Approval != nil || a.Stale):
 		return a, nil
 	case err == nil && page && !a.Denied:
 		if reply, err := h.sendToPage(x, t, a); err == nil {

@@ -140,8 +140,12 @@ func (r *Relay) SetServers(servers []Server) {
 	t := &table{byName: make(map[string]*backend, len(servers))}
 	for _, s := range servers {
 		b := newBackend(s)
-		if old != nil && old.byName[s.Name] != nil && old.byName[s.Name].Server == s {
-			b = old.byName[s.Name]
+		if old != nil && old.byName[s.Name] != nil {
+			if was := old.byName[s.Name]; was.Server == s {
+				b = was
+			} else {
+				b.fallen.Store(was.fallen.Load() + replaced)
+			}
 		}
 		t.byName[s.Name] = b
 		t.sorted = append(t.sorted, b)

@@ -26,7 +26,8 @@ type definitionChange struct {
 	Server, Item, Digest, Detail string
 	Reason                       pin.Reason
 	Changes                      []pin.Change
-	Cut                          bool // it is not shown completely, so it cannot be approved here
+	Bytes                        int64 // of all its changes
+	Cut                          bool  // it is not shown completely, so it cannot be approved here
 	Approvable                   bool
 }
 
@@ -79,20 +80,22 @@ func (d *decisionsData) show(all []Held) {
 	d.Others = len(all) - len(d.Calls)
 }
 
-// Last returns the number of the last call on the page.
+// Last returns the number of the last call on the page; 0: it has none, and neither has any
+// further one.
 func (d decisionsData) Last() uint64 { return d.Calls[len(d.Calls)-1].N }
 
 // Cut reports that the call is too long to be shown completely, so that it cannot be approved
 // here.
-func (h Held) Cut() bool { return h.bytes() > mostBytes }
+func (h Held) Cut() bool { return h.Bytes() > mostBytes }
 
-func (h Held) bytes() int { return len(h.Tool) + len(h.Args) + len(h.Rest) }
+// Bytes returns the length of the texts that the caller chose.
+func (h Held) Bytes() int64 { return int64(len(h.Tool) + len(h.Args) + len(h.Rest)) }
 
 // fitting returns the first calls that fit on a page together, at least one.
 func fitting(all []Held) []Held {
-	left := mostBytes
+	left := int64(mostBytes)
 	for i, h := range all {
-		if left -= h.bytes(); left < 0 && i > 0 || i == mostHeld {
+		if left -= h.Bytes(); left < 0 && i > 0 || i == mostHeld {
 			return all[:i]
 		}
 	}
@@ -121,11 +124,11 @@ func changeOf(server string, w pin.Withheld, most int) (out definitionChange, by
 		Approvable: w.Reason != pin.Refused && w.Digest != ""}
 	for _, place := range w.Changes() {
 		bytes += len(place.Path) + len(place.Before) + len(place.After)
-		if out.Cut = bytes > most || len(out.Changes) == mostPlaces; out.Cut {
-			break
+		if out.Cut = out.Cut || bytes > most || len(out.Changes) == mostPlaces; !out.Cut {
+			out.Changes = append(out.Changes, place)
 		}
-		out.Changes = append(out.Changes, place)
 	}
+	out.Bytes = int64(bytes)
 	return out, bytes
 }
 

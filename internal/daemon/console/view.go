@@ -138,7 +138,7 @@ func (v *views) write(w http.ResponseWriter, status int, view, part string, p pa
 // functions returns the functions of the templates.
 func functions(now func() time.Time) template.FuncMap {
 	return template.FuncMap{
-		"clip": func(s string) string { return plaintext.Clip(plaintext.Line(s), maxText) },
+		"clip": func(s string) string { return clip(plaintext.Line(s), maxText) },
 		"ago":  func(t time.Time) string { return ago(now().Sub(t)) },
 		"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000") + " UTC" },
 		"iso":  func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
@@ -155,9 +155,17 @@ func functions(now func() time.Time) template.FuncMap {
 		"tab":      newTab,
 		"outcomes": outcomes,
 		"milli":    time.UnixMilli,
-		"brief":    func(s string) string { return plaintext.Clip(s, maxBrief) },
-		"page":     func(s string) string { return plaintext.Clip(s, maxPage) },
+		"brief":    func(s string) string { return clip(s, maxBrief) },
+		"page":     func(s string) string { return clip(s, maxPage) },
 	}
+}
+
+// clip cuts a text that is longer than most bytes, and then appends its whole size.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return plaintext.Clip(s, most) + " (" + size(int64(len(s))) + " in all)"
 }
 
 // piece is a part of a JSON text. Alone means that it is a string which is not ASCII.

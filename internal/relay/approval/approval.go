@@ -43,6 +43,12 @@ type Call struct {
 	Client  string // program of the caller, as far as it is known
 	Session string // session or process that a grant for the session is bound to
 	Notes   []string
+
+	// Stale reports that an approval does not let the act through any more; nil: never. It is
+	// called with the queue locked.
+	Stale func() bool
+	// Gone reports that the caller cannot come back; nil: it can.
+	Gone func() bool
 }
 
 // bytes returns the length of what the caller chose.
@@ -71,7 +77,7 @@ type Verdict struct {
 	Passkey string // name of the passkey that signed it; empty: none was required
 }
 
-// Answer is the outcome of a held call: exactly one of Approval, Denied and Pending.
+// Answer is the outcome of a held call: exactly one of Approval, Denied, Pending and Stale.
 type Answer struct {
 	Approval *gate.Approval
 	// Run holds the call's arguments that the operator was shown. The call is made with
@@ -83,6 +89,7 @@ type Answer struct {
 	Pending uint64 // number of the question that is still open
 	Expires time.Time
 	Ref     uint64 // number of the record of the outcome
+	Stale   bool   // the act has to be decided again
 }
 
 // Options configures a Queue.
@@ -105,7 +112,7 @@ const (
 	mostOpen   = 1000
 	mostOfOne  = 100
 	mostBytes  = 32 << 20
-	bytesOfOne = mostBytes / 8 // of further questions of one caller
+	bytesOfOne = mostBytes / 8 // of the questions of one caller, if it has more than one
 	mostWhy    = 400
 	nameLength = 12
 )
@@ -145,6 +152,29 @@ type question struct {
 	answer  Answer
 	waiters []*waiter
 	timer   *time.Timer
+}
+
+// stale reports that an approval does not let the act of the call through any more.
+func (c Call) stale() bool { return c.Stale != nil && c.Stale() }
+
+// gone reports that the caller of the question cannot come back: it said so, or its program has
+// ended.
+func (at *question) gone() bool {
+	w := at.call.Act.Who.Witness()
+	return at.call.Gone != nil && at.call.Gone() || w != nil && !w.Holds()
+}
+
+// hold keeps the witness of the caller's program until letGo.
+func (at *question) hold() {
+	if w := at.call.Act.Who.Witness(); w != nil {
+		w.Retain()
+	}
+}
+
+func (at *question) letGo() {
+	if w := at.call.Act.Who.Witness(); w != nil {
+		w.Release()
+	}
 }
 
 // waiter is one caller that waits. left reports that its connection is gone.
@@ -209,6 +239,9 @@ func (q *Queue) Await(ctx context.Context, c Call, wait time.Duration, left func
 func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if c.stale() {
+		return Answer{Stale: true}, nil, nil
+	}
 	if a, ok, err := q.granted(c); ok || err != nil {
 		return a, nil, err
 	}
@@ -240,8 +273,11 @@ func (q *Queue) attach(c Call, w *waiter) (Answer, *question, error) {
 // ask opens a question. The caller holds mu.
 func (q *Queue) ask(c Call) (*question, error) {
 	who := c.Act.Who.Name()
-	if q.full(c) && (!q.sweep() || q.full(c)) {
-		return nil, ErrFull
+	if q.full(c) {
+		review(q)
+		if q.full(c) {
+			return nil, ErrFull
+		}
 	}
 	now := q.o.Now()
 	at := &question{call: c, shown: Question{N: q.last + 1, Time: now, Expires: now.Add(q.o.Expire), Client: c.Client, Principal: who,
@@ -259,6 +295,7 @@ func (q *Queue) ask(c Call) (*question, error) {
 	q.byN[at.shown.N], q.byCall[c.Held.Binding] = at, at
 	q.ofWho.charge(who, 1, c.bytes())
 	q.bytes += c.bytes()
+	at.hold()
 	at.timer = time.AfterFunc(q.o.Expire, func() { q.expire(at) })
 	q.Tell(at.shown)
 	return at, nil
@@ -298,6 +335,7 @@ func (q *Queue) remove(at *question) {
 		return
 	}
 	at.timer.Stop()
+	at.letGo()
 	delete(q.byN, at.shown.N)
 	delete(q.byCall, at.call.Held.Binding)
 	q.ofWho.charge(at.shown.Principal, -1, -at.call.bytes())
@@ -335,6 +373,7 @@ func (q *Queue) isOpen(at *question) bool {
 func (q *Queue) Pending() []Question {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	review(q)
 	all := []Question{}
 	for _, n := range slices.Sorted(maps.Keys(q.byN)) {
 		if at := q.byN[n]; q.isOpen(at) {

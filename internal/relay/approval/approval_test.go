@@ -69,8 +69,8 @@ func (o *office) call(ctx context.Context, a gate.Act, wait time.Duration) (appr
 		if !errors.As(err, &held) {
 			return approval.Answer{}, err
 		}
-		answer, err := o.queue.Await(ctx, approval.Call{Held: held, Act: a, Args: a.Args, Session: a.Session}, wait, o.cut.Load, func(uint64) {})
-		if err != nil || answer.Approval == nil {
+		answer, err := o.queue.Await(ctx, approval.Call{Held: held, Act: a, Args: a.Args, Session: a.Session, Stale: func() bool { return !o.gate.InForce(held.Binding) }}, wait, o.cut.Load, func(uint64) {})
+		if err != nil || answer.Approval == nil && !answer.Stale {
 			return answer, err
 		}
 		a.Approval = answer.Approval

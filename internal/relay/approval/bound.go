@@ -39,13 +39,13 @@ func enter(q *Queue, name string) (leave func(), err error) {
 	}, nil
 }
 
-// full reports whether there is no room for the question of a call. The only question of a
-// caller may be as long as all others leave room for; further ones share bytesOfOne, so that
-// one caller does not take the room of the others. The caller holds mu.
+// full reports whether there is no room for the question of a call. The questions of one caller
+// share bytesOfOne. Its only question may be longer, and then takes at most half of the room
+// that is left, so that a caller does not take the room of the others. The caller holds mu.
 func (q *Queue) full(c Call) bool {
-	own := q.ofWho[c.Act.Who.Name()]
-	return len(q.byN) >= mostOpen || own.n >= mostOfOne || q.bytes+c.bytes() > mostBytes ||
-		own.n > 0 && own.bytes+c.bytes() > bytesOfOne
+	own, left, size := q.ofWho[c.Act.Who.Name()], mostBytes-q.bytes, c.bytes()
+	return len(q.byN) >= mostOpen || own.n >= mostOfOne || size > left ||
+		own.bytes+size > bytesOfOne && (own.n > 0 || size > left/2)
 }
 
 // share is what the open questions of one caller take.

@@ -19,6 +19,7 @@ func (q *Queue) Settle(by *principal.Principal, n uint64, preview string, v Verd
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	review(q)
 	at := q.byN[n]
 	if at == nil || !q.isOpen(at) || preview != "" && preview != at.shown.Preview {
 		return ErrSettled
@@ -105,17 +106,6 @@ func (q *Queue) lapse(at *question) error {
 	}
 	q.remove(at)
 	return nil
-}
-
-// sweep ends the open questions whose time is over although their timers have not run, and
-// reports whether there were any. The caller holds mu.
-func (q *Queue) sweep() (found bool) {
-	for _, at := range q.byN {
-		if at.state == open && !q.isOpen(at) && q.lapse(at) == nil {
-			found = true
-		}
-	}
-	return found
 }
 
 // Close ends every question. No call that waits is run.

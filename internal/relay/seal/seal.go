@@ -27,6 +27,7 @@ import (
 const (
 	sealedFor = time.Hour
 	taskLife  = 7 * 24 * time.Hour
+	pageLife  = 7 * 24 * time.Hour // longer than a call can wait for the operator
 )
 
 // ErrForeign says that a value was not sealed here for this principal, server and request, or
@@ -110,7 +111,7 @@ func (s *Sealer) open(purpose string, raw []byte) (handle, error) {
 // SealState and OpenState bind the state of a question to its request and its caller: the
 // principal, and on the Unix socket also the process.
 func (s *Sealer) SealState(inner []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
-	return s.sealBound(forState, inner, who, t)
+	return s.sealBound(forState, inner, who, t, sealedFor)
 }
 
 func (s *Sealer) OpenState(raw []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
@@ -120,7 +121,7 @@ func (s *Sealer) OpenState(raw []byte, who *principal.Principal, t resolve.Targe
 // SealPage makes the state of a call that was sent to the operator's page, bound as the state
 // of a question is.
 func (s *Sealer) SealPage(who *principal.Principal, t resolve.Target) ([]byte, error) {
-	return s.sealBound(forPage, nil, who, t)
+	return s.sealBound(forPage, nil, who, t, pageLife)
 }
 
 // IsPage reports whether raw is a state that SealPage made for this request and caller.
@@ -129,8 +130,8 @@ func (s *Sealer) IsPage(raw []byte, who *principal.Principal, t resolve.Target) 
 	return err == nil
 }
 
-func (s *Sealer) sealBound(purpose string, inner []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {
-	return s.seal(purpose, handle{Who: who.Key(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: inner}, sealedFor)
+func (s *Sealer) sealBound(purpose string, inner []byte, who *principal.Principal, t resolve.Target, life time.Duration) ([]byte, error) {
+	return s.seal(purpose, handle{Who: who.Key(), Server: t.Server(), Method: t.Method(), Digest: digest(t), Inner: inner}, life)
 }
 
 func (s *Sealer) openBound(purpose string, raw []byte, who *principal.Principal, t resolve.Target) ([]byte, error) {

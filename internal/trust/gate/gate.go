@@ -147,6 +147,9 @@ func New(set *policy.Set, log *audit.Log, limits Limits) *Gate {
 // SetPolicy replaces the policy for acts that enter from now on.
 func (g *Gate) SetPolicy(set *policy.Set) { g.policy.Store(set) }
 
+// InForce reports whether the policy of a binding is the one in force.
+func (g *Gate) InForce(b Binding) bool { return b.set == g.policy.Load() }
+
 // Allows answers a policy question without a record. It is used to filter lists, whose
 // own request has entered, and for `doorward explain`.
 func (g *Gate) Allows(q policy.Request) policy.Decision { return g.policy.Load().Decide(q) }

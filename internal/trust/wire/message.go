@@ -35,9 +35,7 @@ const (
 type ID []byte
 
 // IntID returns the id for the integer n.
-func IntID(n int64) ID {
-	return strconv.AppendInt(nil, n, 10)
-}
+func IntID(n int64) ID { return strconv.AppendInt(nil, n, 10) }
 
 // Int returns the value of a plain decimal integer that fits int64; false for
 // strings, larger numbers and everything else.
