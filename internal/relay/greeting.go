@@ -41,11 +41,15 @@ func (g *greetings) ofServer(ctx context.Context, x *front.Exchange, b *backend,
 	if err != nil {
 		return g.failures.refused(err)
 	}
-	c, err := g.sessions.linkFor(x, b).get(ctx)
+	l := g.sessions.linkFor(x, b)
+	c, err := l.get(ctx)
 	if err != nil {
 		return g.failures.fail(ctx, b.Name, pass, err)
 	}
 	result := c.offers.Greeting(hello(c))
+	if x.Era == front.Legacy && l.who == nil { // taskError refuses them
+		result = rawjson.SetIn(result, "capabilities", rawjson.Edit{Key: "tasks"})
+	}
 	if b.Builtin != nil && b.Name == guideServer {
 		result = g.greet(ctx, x, result)
 	}

@@ -203,3 +203,9 @@ func taskError(x *front.Exchange, l *link, c *liveConn, t target) error {
 	}
 	return nil
 }
+
+// makesTasks reports whether a call of a legacy client at a tool of this connection may make a
+// task that the client can ask for.
+func makesTasks(l *link, c *liveConn) bool {
+	return c.era == front.Legacy && l.who != nil && rawjson.GetPath(c.hello, "capabilities", "tasks", "requests", "tools", "call") != nil
+}

@@ -114,6 +114,9 @@ func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t tar
 		return upstream.Reply{Error: failure.NewKind}, nil
 	}
 	if listing.Is(t.Method()) {
+		if t.Method() == "tools/list" && x.Era == front.Legacy && x.Server == "" && !makesTasks(l, c) { // the aggregate declares tasks
+			reply.Result = rawjson.InMember(reply.Result, "tools", listing.WithoutTasks)
+		}
 		t.shelf.take(reply.Result)
 		reply.Result = tr.filterList(x, l, c, t.Method(), reply.Result)
 	}

@@ -98,3 +98,12 @@ func legacyTool(tool []byte) []byte {
 	}
 	return tool
 }
+
+// WithoutTasks drops what tools say about calls that become tasks.
+func WithoutTasks(tools []byte) []byte {
+	return rawjson.InElements(func(tool []byte) []byte {
+		return rawjson.InMember(tool, "execution", func(execution []byte) []byte {
+			return rawjson.Set(execution, rawjson.Edit{Key: "taskSupport"})
+		})
+	})(tools)
+}
