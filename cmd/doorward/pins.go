@@ -18,9 +18,14 @@ type pins struct {
 	mu      sync.Mutex
 	all     map[string]*durable.Pinned
 	started bool // start was called
+	secrets secret.Reader
 }
 
-func newPins() *pins { return &pins{all: make(map[string]*durable.Pinned)} }
+func newPins() *pins {
+	p := &pins{all: make(map[string]*durable.Pinned)}
+	p.secrets.Open = p.open
+	return p
+}
 
 func (p *pins) open(path string) (*os.File, error) {
 	path, err := filepath.Abs(path)
@@ -82,4 +87,4 @@ func (p *pins) start() []config.Problem {
 }
 
 // secret reads the file of a reference.
-func (p *pins) secret(path string) (secret.Value, error) { return secret.ReadFileBy(path, p.open) }
+func (p *pins) secret(path string) (secret.Value, error) { return p.secrets.ReadFile(path) }
