@@ -18,7 +18,6 @@ type reloader struct {
 	d     *daemon.Daemon
 	files []string // that were read, which are watched
 	tell  teller
-	stats stats
 }
 
 // lookEvery is the time between two checks of the files for a change.
@@ -37,14 +36,14 @@ func (r *reloader) watch(ctx context.Context, hup <-chan os.Signal, seen []stamp
 			return
 		case <-hup:
 		case <-tick:
-			if !l.due(r.stats.of(r.files)) {
+			if !l.due(r.o.pins.stats.of(r.files)) {
 				continue
 			}
 		}
-		l.read = r.stats.of(r.files)
+		l.read = r.o.pins.stats.of(r.files)
 		if now := r.reload(); !slices.Equal(now, r.files) {
 			r.files = now
-			l.read = append(l.read[:1], r.stats.of(now[1:])...) // the first is the same file
+			l.read = append(l.read[:1], r.o.pins.stamps(now[1:])...) // the first is the same file
 		}
 	}
 }

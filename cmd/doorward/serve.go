@@ -49,7 +49,7 @@ func serve(ctx context.Context, o *options, tokenFile string, dev bool) error {
 		return err
 	}
 	defer r.d.Close()
-	go r.watch(ctx, hup, r.stats.of(r.files))
+	go r.watch(ctx, hup, o.pins.stamps(r.files))
 	err = r.d.Run(ctx)
 	if errors.Is(err, daemon.ErrNoListener) {
 		return fail(exitFailed, "no listener is open: the lines above give the reasons")

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 
@@ -19,11 +21,23 @@ func (d *Daemon) openAuth() error {
 		return err
 	}
 	d.callers.auth = authn.New(authn.Options{UID: d.uid, Env: d.o.Token, File: d.o.TokenFile, IDKey: ids,
-		Store: authn.NewStore(d.o.StateDir), OAuth: d.issuer.oauth, Spawned: d.agents.authenticated, OnProblem: func(text string) { d.log.Error(text) }})
+		Store: authn.NewStore(d.o.StateDir), OAuth: d.issuer.oauth, Spawned: d.agents.authenticated, OnProblem: tokenProblems(d.log)})
 	for _, p := range d.callers.auth.Configured().Problems {
 		d.log.Error(p)
 	}
 	return nil
+}
+
+// tokenProblems returns a function that logs that a source of tokens or of keys became unusable
+// or, with over, usable again.
+func tokenProblems(log *slog.Logger) func(text string, over bool) {
+	return func(text string, over bool) {
+		level := slog.LevelError
+		if over {
+			level = slog.LevelInfo
+		}
+		log.Log(context.Background(), level, text)
+	}
 }
 
 // Credential returns the credentials for the bind table. A configured issuer counts as set,
@@ -45,7 +59,7 @@ func (d *Daemon) openOAuth() error {
 		return fmt.Errorf("oauth.issuer: %w", err)
 	}
 	o, err := authn.NewOAuth(authn.OAuthOptions{Issuer: c.Issuer, Audience: c.Audience, Scopes: c.Scopes,
-		Algorithms: c.Algorithms, Client: client, OnProblem: func(text string) { d.log.Error(text) }})
+		Algorithms: c.Algorithms, Client: client, OnProblem: tokenProblems(d.log)})
 	if err != nil {
 		return err
 	}

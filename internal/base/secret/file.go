@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -29,17 +30,26 @@ func isAbs(path string) bool { return filepath.IsAbs(path) }
 // ReadFile reads a secret from the regular file at the absolute path, without its last line
 // end. Links are followed, because service managers provide secrets that way; the checks
 // are made on the opened file.
-func ReadFile(path string) (Value, error) { return ReadFileBy(path, os.Open) }
+func ReadFile(path string) (Value, error) { return (&Reader{Open: os.Open}).ReadFile(path) }
+
+// Reader reads secrets like ReadFile, with a function that opens the files. A file whose file
+// system does not answer is asked once, because each question takes a thread.
+type Reader struct {
+	Open func(path string) (*os.File, error)
+
+	mu   sync.Mutex
+	late map[string]<-chan struct{} // by path: closed at the end of the last read that exceeded its time
+}
 
 // patience is how long the answer of a file system is waited for.
 const patience = 5 * time.Second
 
-// ReadFileBy is ReadFile with another function to open the file.
-func ReadFileBy(path string, open func(path string) (*os.File, error)) (Value, error) {
+// ReadFile reads the secret at the absolute path.
+func (r *Reader) ReadFile(path string) (Value, error) {
 	if !isAbs(path) {
 		return Value{}, ErrPath
 	}
-	b, err := readWithin(patience, path, open)
+	b, err := r.readWithin(patience, path)
 	if err != nil {
 		// The operating system's errors name the path themselves.
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
@@ -56,23 +66,39 @@ func ReadFileBy(path string, open func(path string) (*os.File, error)) (Value, e
 }
 
 // readWithin is readRegular with a limit of time. A read that exceeds it ends when the file system
-// answers.
-func readWithin(limit time.Duration, path string, open func(string) (*os.File, error)) ([]byte, error) {
-	type content struct {
-		b   []byte
-		err error
+// answers. Until then no other one begins, and what it reads is not used: the file may have changed.
+func (r *Reader) readWithin(limit time.Duration, path string) ([]byte, error) {
+	end := time.After(limit)
+	r.mu.Lock()
+	before := r.late[path]
+	r.mu.Unlock()
+	if before != nil {
+		select {
+		case <-before:
+		case <-end:
+			return nil, ErrNoAnswer
+		}
 	}
-	read := make(chan content, 1)
-	go func() {
-		b, err := readRegular(path, open)
-		read <- content{b, err}
-	}()
+	var b []byte
+	var err error
+	done := make(chan struct{})
+	go func() { defer close(done); b, err = readRegular(path, r.Open) }()
 	select {
-	case c := <-read:
-		return c.b, c.err
-	case <-time.After(limit):
+	case <-done:
+		return b, err
+	case <-end:
+		r.exceeded(path, done)
 		return nil, ErrNoAnswer
 	}
+}
+
+func (r *Reader) exceeded(path string, done <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.late == nil {
+		r.late = make(map[string]<-chan struct{})
+	}
+	r.late[path] = done
 }
 
 // readRegular opens, checks and reads the file. The check before opening avoids blocking on

@@ -22,7 +22,7 @@ func TestASecretThatIsNotAnsweredIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		defer close(answers)
-		_, err := secret.ReadFileBy(path, func(path string) (*os.File, error) { <-answers; return os.Open(path) })
+		_, err := (&secret.Reader{Open: func(path string) (*os.File, error) { <-answers; return os.Open(path) }}).ReadFile(path)
 		if !errors.Is(err, secret.ErrNoAnswer) || !strings.Contains(err.Error(), path) {
 			t.Errorf("got %v", err)
 		}

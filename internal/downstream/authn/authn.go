@@ -46,9 +46,9 @@ type Options struct {
 	OAuth *OAuth
 
 	// OnProblem is called with text for the operator when a source of tokens
-	// becomes unusable or usable again. It must not block, and the text never
+	// becomes unusable or, with over, usable again. It must not block, and the text never
 	// contains a token.
-	OnProblem func(text string)
+	OnProblem func(text string, over bool)
 
 	Now func() time.Time // nil: time.Now
 }
@@ -57,7 +57,7 @@ type Options struct {
 type Authenticator struct {
 	uid     uint32
 	now     func() time.Time
-	problem func(string)
+	problem func(text string, over bool)
 
 	env    source
 	file   tokenFile
@@ -82,7 +82,7 @@ func New(o Options) *Authenticator {
 		a.now = time.Now
 	}
 	if a.problem == nil {
-		a.problem = func(string) {}
+		a.problem = func(string, bool) {}
 	}
 	if a.spawns == nil {
 		a.spawns = func(string) *Spawned { return nil }

@@ -114,7 +114,7 @@ func newWorld(t testing.TB) *world {
 
 func (w *world) start() {
 	w.Authenticator = New(Options{UID: me(), Env: secret.New(envToken), File: w.file, Store: w.store, Now: w.clock.Now,
-		OnProblem: func(s string) { w.mu.Lock(); defer w.mu.Unlock(); w.problems = append(w.problems, s) }})
+		OnProblem: func(s string, _ bool) { w.mu.Lock(); defer w.mu.Unlock(); w.problems = append(w.problems, s) }})
 }
 
 // heard returns the problems reported since the last call.

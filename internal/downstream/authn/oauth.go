@@ -33,9 +33,9 @@ type OAuthOptions struct {
 	// follow no redirect and use no proxy.
 	Client *http.Client
 	// OnProblem is called with text for the operator when the issuer's keys become
-	// unavailable or available again. It must not block, and the text never
+	// unavailable or, with over, available again. It must not block, and the text never
 	// contains a token.
-	OnProblem func(text string)
+	OnProblem func(text string, over bool)
 
 	Now func() time.Time // nil: time.Now
 }
@@ -77,7 +77,7 @@ func NewOAuth(o OAuthOptions) (*OAuth, error) {
 		o.Now = time.Now
 	}
 	if o.OnProblem == nil {
-		o.OnProblem = func(string) {}
+		o.OnProblem = func(string, bool) {}
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	v := &OAuth{url: o.Issuer, audience: strings.TrimSuffix(o.Audience, "/"), algorithms: slices.Clone(o.Algorithms),

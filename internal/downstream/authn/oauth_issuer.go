@@ -34,7 +34,7 @@ type issuer struct {
 	url     string
 	client  *http.Client
 	now     func() time.Time
-	problem func(string)
+	problem func(text string, over bool)
 	changed func(*keyring)
 	waits   time.Duration // patience, except in tests
 
@@ -120,18 +120,18 @@ func (s *issuer) run(f *fetch, found string) {
 		s.found, s.next = "", s.now().Add(s.wait)
 	}
 	s.flight = nil
-	text := s.report(ring, err)
+	text, over := s.report(ring, err)
 	s.mu.Unlock()
 	if text != "" && s.ctx.Err() == nil {
-		s.problem(text)
+		s.problem(text, over)
 	}
 	f.err = err
 	close(f.done)
 }
 
 // report returns text for the operator about a new problem or its end; empty: no
-// change. The caller holds mu.
-func (s *issuer) report(ring *keyring, err error) string {
+// change. over reports its end. The caller holds mu.
+func (s *issuer) report(ring *keyring, err error) (text string, over bool) {
 	before := s.said
 	switch {
 	case err != nil:
@@ -143,11 +143,11 @@ func (s *issuer) report(ring *keyring, err error) string {
 	}
 	switch {
 	case s.said == before:
-		return ""
+		return "", false
 	case s.said == "":
-		return "the keys of the oauth issuer " + s.url + " are available again"
+		return "the keys of the oauth issuer " + s.url + " are available again", true
 	}
-	return s.said
+	return s.said, false
 }
 
 // get fetches the metadata and then the keys. It tries the place where the metadata was

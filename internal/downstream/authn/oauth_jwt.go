@@ -71,6 +71,7 @@ func (t *jwt) header(h map[string]json.RawMessage) error {
 	if h["crit"] != nil || h["b64"] != nil || len(t.kid) > 256 {
 		return badForm
 	}
+	t.alg = family(t.alg)
 	return nil
 }
 

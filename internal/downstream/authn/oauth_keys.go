@@ -84,10 +84,21 @@ func parseKey(raw json.RawMessage) (signingKey, bool) {
 	}
 	algs := algorithmsOf(jwk.Key)
 	if jwk.Algorithm != "" {
-		algs = slices.DeleteFunc(algs, func(a string) bool { return a != jwk.Algorithm })
+		algs = slices.DeleteFunc(algs, func(a string) bool { return a != family(jwk.Algorithm) })
 	}
 	print, err := jwk.Thumbprint(crypto.SHA256)
 	return signingKey{id: jwk.KeyID, algs: algs, print: string(print), key: jwk.Key}, err == nil && len(algs) > 0
+}
+
+// ed25519Alg is EdDSA with the curve Ed25519 (RFC 9864), the only curve that is supported here.
+const ed25519Alg = "Ed25519"
+
+// family returns the name by which an algorithm is configured and compared.
+func family(alg string) string {
+	if alg == ed25519Alg {
+		return oidc.EdDSA
+	}
+	return alg
 }
 
 // algorithmsOf returns the algorithms that a key can be used with; none for a key of an
@@ -145,13 +156,31 @@ func (r *keyring) signed(t *jwt, issuer string, now time.Time) (print string, na
 // verifies checks the signature. The library also checks the algorithm, the issuer and
 // the expiry, a second time with another parser.
 func (k *signingKey) verifies(t *jwt, issuer string, now time.Time) bool {
-	v := oidc.NewVerifier(issuer, &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{k.key}}, &oidc.Config{
+	var set oidc.KeySet = &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{k.key}}
+	algs := []string{t.alg}
+	if key, ok := k.key.(ed25519.PublicKey); ok {
+		set, algs = edKey(key), append(algs, ed25519Alg)
+	}
+	v := oidc.NewVerifier(issuer, set, &oidc.Config{
 		SkipClientIDCheck:    true, // check has compared the audience, which is not a client id
-		SupportedSigningAlgs: []string{t.alg},
+		SupportedSigningAlgs: algs,
 		Now:                  func() time.Time { return now },
 	})
 	_, err := v.Verify(context.Background(), t.raw)
 	return err == nil
+}
+
+// edKey verifies signatures under both names of the algorithm; the library knows one.
+type edKey ed25519.PublicKey
+
+// VerifySignature returns the payload of a token in the compact form.
+func (k edKey) VerifySignature(_ context.Context, token string) ([]byte, error) {
+	at := strings.LastIndexByte(token, '.')
+	sig, err := base64.RawURLEncoding.Strict().DecodeString(token[at+1:])
+	if err != nil || !ed25519.Verify(ed25519.PublicKey(k), []byte(token[:at]), sig) {
+		return nil, badSignature
+	}
+	return base64.RawURLEncoding.Strict().DecodeString(token[strings.IndexByte(token, '.')+1 : at])
 }
 
 // wellKnown returns the locations of an issuer's metadata: RFC 8414 and OpenID Connect

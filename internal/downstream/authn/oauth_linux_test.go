@@ -47,7 +47,7 @@ func (g *guarded) begin(t testing.TB, env secret.Value, algorithms ...string) {
 	if algorithms == nil {
 		algorithms = []string{"RS256", "PS256", "ES256", "EdDSA"}
 	}
-	problem := func(s string) { g.mu.Lock(); defer g.mu.Unlock(); g.problems = append(g.problems, s) }
+	problem := func(s string, _ bool) { g.mu.Lock(); defer g.mu.Unlock(); g.problems = append(g.problems, s) }
 	o, err := NewOAuth(OAuthOptions{Issuer: g.idp.URL, Audience: ourURL + "/", Scopes: scopesOfTests, Algorithms: algorithms,
 		Client: g.idp.Client(), OnProblem: problem, Now: g.clock.Now})
 	if err != nil {

@@ -234,9 +234,9 @@ func (a *Authenticator) report(changed, before bool, problem, name string) {
 	switch {
 	case !changed:
 	case problem != "":
-		a.problem(problem + ": its tokens are refused")
+		a.problem(problem+": its tokens are refused", false)
 	case before:
-		a.problem(name + " was read again")
+		a.problem(name+" was read again", true)
 	}
 }
 
