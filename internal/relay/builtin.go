@@ -32,6 +32,9 @@ func (k *calls) builtin(ctx context.Context, x *front.Exchange, t target) front.
 	if refused != nil {
 		return *refused
 	}
+	if errors.Is(err, errStale) {
+		return k.builtin(ctx, x, t)
+	}
 	if call := upstream.Waits(err); call != nil {
 		waits = true
 		return front.Reply{Later: &later{k: k, x: x, b: t.b, method: t.Method(), pass: pass, call: call}}

@@ -51,6 +51,10 @@ func (k *calls) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 		}()
 	}
 	reply, waits, err := k.atServer(ctx, x, t, pass)
+	if errors.Is(err, errStale) {
+		pass.Leave(resultHeld, 0)
+		return k.decided(ctx, x, t, k.acts.counted(x, t))
+	}
 	if waits != nil {
 		pass.Leave(resultHeld, 0)
 		return *waits
@@ -76,12 +80,15 @@ func (k *calls) atServer(ctx context.Context, x *front.Exchange, t target, pass 
 	return out, nil, err
 }
 
+// errStale says that an approval does not let an act through any more, and nothing was done.
+var errStale = errors.New("what the act was held under has changed")
+
 // withHeld runs a request at a built-in server, which may find that the request asks for an
 // act that policy holds: a call of the tool send is the act agent.send. Then nothing was
 // done: the operator is asked, and the request is made again with the approval. While it
 // waits it does not count as a call in flight. reply is the answer if the operator has not
 // let it through. The error of a call that waits for an event is an upstream.Waiting: that call
-// does not count as one in flight either.
+// does not count as one in flight either. It is errStale if the request itself has to be decided again.
 func (k *calls) withHeld(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
 	for {
 		out, err = k.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) {
@@ -95,6 +102,9 @@ func (k *calls) withHeld(ctx context.Context, x *front.Exchange, t target, pass 
 		answer, reply := k.holding.await(ctx, x, t, held, argsOf(t))
 		if reply != nil {
 			return out, reply, nil
+		}
+		if answer.Stale {
+			return out, nil, errStale
 		}
 		t, pass.Given = asShown(t, answer), answer.Approval
 	}

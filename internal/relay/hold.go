@@ -75,7 +75,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 				return t, pass, reply
 			}
 		}
-		if act.Definition == "" && h.described(t, &act) || respawned(t.b, act.Generation) {
+		if act.Definition == "" && h.described(t.b, &act) || respawned(t.b, act.Generation) {
 			continue
 		}
 		if act.Approval = parked; parked != nil {
@@ -90,7 +90,7 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 			act.Args = argsOf(t)
 		}
 		act.Approval, looked = answer.Approval, answer.Stale
-		h.described(t, &act)
+		h.described(t.b, &act)
 		respawned(t.b, act.Generation)
 	}
 }
@@ -136,9 +136,19 @@ var errReplaced = errors.New("the server was removed or changed while the call w
 
 // outdated reports that an approval does not let a held act through any more: the policy, the
 // definition of the tool or the process of the server is another one.
-func (h *holding) outdated(t target, held *gate.Held) bool {
+func (h *holding) outdated(b *backend, held *gate.Held) bool {
 	now := held.Act
-	return !h.gate.InForce(held.Binding) || h.described(t, &now) || over(t.b) || respawned(t.b, now.Generation)
+	return !h.gate.InForce(held.Binding) || h.described(b, &now) || over(b) || respawned(b, now.Generation)
+}
+
+// questionOf returns the question about a held act. It keeps nothing else of the message, whose
+// _meta may be long: a question may stay open for longer than its exchange.
+func (h *holding) questionOf(x *front.Exchange, t target, held gate.Held, run []byte, notes []string) approval.Call {
+	args := rawjson.Canonical(held.Act.Args)
+	held.Act.Args, held.Act.Form = nil, nil
+	b, session := t.b, x.Session
+	return approval.Call{Held: &held, Act: held.Act, Args: args, Rest: restOf(t), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x),
+		Stale: func() bool { return h.outdated(b, &held) }, Gone: func() bool { return session != nil && session.Context().Err() != nil }}
 }
 
 // respawned reports whether a connection of b has ended since generation was read. It first
@@ -167,7 +177,7 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 		return t, act
 	}
 	if h.gate.AsksOfClaims(t.Server()) {
-		h.described(t, &act)
+		h.described(t.b, &act)
 	}
 	if x.Era == front.Modern && h.seal.IsPage(rawjson.Get(t.Params(), "requestState"), x.Who, t.Target) {
 		if plain, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"})); ok {
@@ -180,13 +190,13 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 
 // described adds the claims of the tool's definition, and reports whether the definition
 // changed.
-func (h *holding) described(t target, act *gate.Act) bool {
-	if t.Method() != "tools/call" || t.b.Pin == nil {
+func (h *holding) described(b *backend, act *gate.Act) bool {
+	if act.Action != "tools/call" || b.Pin == nil {
 		return false
 	}
 	was := act.Definition
-	c, known := t.b.Pin.Claims(t.Name())
-	known = known && t.b.Pin.Shut(pin.Tools, t.Name()) == "" // a withheld tool looks like an unknown one
+	c, known := b.Pin.Claims(act.Name)
+	known = known && b.Pin.Shut(pin.Tools, act.Name) == "" // a withheld tool looks like an unknown one
 	act.Definition, act.Tool = c.Definition, policy.Claims{ReadOnly: known && c.ReadOnly, Harmless: known && !c.Destructive}
 	return act.Definition != was
 }
@@ -206,8 +216,7 @@ func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.
 
 // await asks the operator about a held act. run is the raw arguments of the call itself.
 func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *gate.Held, run []byte, notes ...string) (approval.Answer, *front.Reply) {
-	call := approval.Call{Held: held, Act: held.Act, Args: rawjson.Canonical(held.Act.Args), Rest: restOf(t), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x),
-		Stale: func() bool { return h.outdated(t, held) }, Gone: func() bool { return x.Session != nil && x.Session.Context().Err() != nil }}
+	call := h.questionOf(x, t, *held, run, notes)
 	token := rawjson.GetPath(t.Params(), "_meta", "progressToken")
 	page := !t.back && x.Era == front.Modern && question.HasURLMode(x) && h.hold.Page() != ""
 	wait := time.Duration(0)

@@ -105,6 +105,7 @@ func (l *link) open(d *dialling) {
 	l.mu.Lock()
 	l.dial = nil
 	if err == nil && l.ctx.Err() != nil {
+		c.rested.Store(true)
 		c.conn.Close()
 	}
 	if err == nil {

@@ -354,12 +354,7 @@ func (q *Queue) leave(at *question, w *waiter) Answer {
 		}
 	default:
 	}
-	for i, other := range at.waiters {
-		if other == w {
-			at.waiters = append(at.waiters[:i:i], at.waiters[i+1:]...)
-			break
-		}
-	}
+	at.waiters = slices.DeleteFunc(at.waiters, func(other *waiter) bool { return other == w })
 	return Answer{Pending: at.shown.N, Expires: at.shown.Expires}
 }
 
