@@ -18,7 +18,7 @@ import (
 func newToken() *cobra.Command {
 	n := &tokenMaker{o: newInvocation()}
 	n.o.set.Var((*lifetime)(&n.expires), "expires", "how long the token is valid, such as 720h or 30d; 0: until revoked")
-	n.o.set.StringVar(&n.scope, "scope", "", "server:NAME, tool:SERVER/NAME, agent, instructions, admin, approve; comma-separated")
+	n.o.set.Var((*joined)(&n.scope), "scope", "server:NAME, tool:SERVER/NAME, agent, instructions, admin, approve; comma-separated, or repeated")
 	n.o.set.Var((*lifetime)(&n.overlap), "overlap", "replace the token of that name, which stays valid for this long")
 	list, revoke := newInvocation(), newInvocation()
 	list.narrows()

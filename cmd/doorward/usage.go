@@ -69,3 +69,21 @@ func (l *lifetime) Set(text string) error {
 	*l = lifetime(d)
 	return nil
 }
+
+// joined is the value of a flag that holds a comma-separated list. The values of a repeated flag
+// make one list.
+type joined string
+
+func (j *joined) String() string { return string(*j) }
+
+// Type is the word of the flag in the help text.
+func (*joined) Type() string { return "string" }
+
+// Set appends to the list.
+func (j *joined) Set(text string) error {
+	if *j != "" {
+		text = string(*j) + "," + text
+	}
+	*j = joined(text)
+	return nil
+}

@@ -157,7 +157,7 @@ func (a *failures) heldBack(method string, pass gate.Pass, err error) *front.Rep
 
 // withheld answers an act on a withheld object. ref is the number of the record of the refusal.
 func (a *failures) withheld(method string, act gate.Act, ref uint64, held *pin.Held) *front.Reply {
-	e := a.local(failure.CodeUpstream, "Upstream failed", ref, held)
+	e := a.local(failure.CodeUpstream, failure.Upstream, ref, held)
 	if unknown := failure.UnknownOf(method); unknown != nil {
 		e = unknown
 	}

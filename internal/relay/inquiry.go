@@ -18,12 +18,16 @@ type inquiry struct {
 }
 
 // request returns the question as an input request for x. At the aggregate it has the names
-// that the client knows.
+// that the client knows. It has params even if the question has none: the Go SDK's client does
+// not read one without.
 func (q *inquiry) request(x *front.Exchange, server string) []byte {
 	params := q.params
-	if x.Server == "" && params != nil {
+	switch {
+	case params == nil:
+		params = rawjson.Empty
+	case x.Server == "":
 		params = naming.Server(server).Question(params)
 	}
 	return rawjson.Set(rawjson.Empty, rawjson.Edit{Key: "method", Value: rawjson.AppendQuote(nil, q.method)},
-		rawjson.Edit{Key: "params", Value: params}) // no params: no member
+		rawjson.Edit{Key: "params", Value: params})
 }

@@ -138,6 +138,9 @@ func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 		if failure.Here(reply.Error) && context.Cause(ctx) != context.Canceled {
 			l.late.missed(x.Method)
 			out.Missing = t.b.leftOut(v.log, x.Method, reply)
+			if reason, _ := rawjson.GetString(reply.Error.Data, "reason"); reason != "" && out.Missing == failure.Upstream {
+				out.Missing = reason
+			}
 			if failing := t.b.trouble.Load(); failing != nil && out.Missing != listing.WhyStarting {
 				out.Missing = failing.why
 			}

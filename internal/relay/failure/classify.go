@@ -44,7 +44,7 @@ type Failed struct {
 
 // Classify maps the error of a forwarded request to the caller's answer and the outcome.
 func Classify(ctx context.Context, server string, err error) Failed {
-	f := Failed{Code: CodeUpstream, Text: "Upstream failed", Word: "failed"}
+	f := Failed{Code: CodeUpstream, Text: Upstream, Word: "failed"}
 	switch {
 	case errors.Is(err, ErrStarting):
 		f.Code, f.Text, f.Word = CodeTimeout, "Upstream timed out", "starting"

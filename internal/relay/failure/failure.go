@@ -5,6 +5,8 @@
 package failure
 
 import (
+	"strings"
+
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -35,6 +37,9 @@ type Invalid struct{ E *wire.Error }
 // Error implements error.
 func (i Invalid) Error() string { return i.E.Message }
 
+// Upstream is the text for a server that failed. Only the owner is told the reason.
+const Upstream = "Upstream failed"
+
 // SignIn is the text for a server that needs a sign-in.
 const SignIn = "Upstream needs sign-in"
 
@@ -64,7 +69,7 @@ func Late(e *wire.Error) bool { return e.Raw == nil && e.Code == CodeTimeout }
 
 // WhyWithheld tells the owner why an object is withheld, and which command shows it.
 func WhyWithheld(server, name string, err error) string {
-	return "withheld: " + server + "/" + name + ": " + err.Error() + "; see doorward trust " + server
+	return "withheld: " + strings.TrimSuffix(server+"/"+name, "/") + ": " + err.Error() + "; see doorward trust " + server
 }
 
 // Content is the error of an act whose message a content rule blocks.
