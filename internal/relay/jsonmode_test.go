@@ -22,6 +22,7 @@ func jsonMode(t *testing.T) *script {
 		eventually(t, "the listening stream is open", func() bool { return progress(1) == nil })
 		progress(2)
 		progress(3)
+		//lint:ignore SA1019 a server of the legacy era sends logs
 		r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: "logged"})
 		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "who?", RequestedSchema: map[string]any{"type": "object"}})
 		if err != nil {
