@@ -35,8 +35,8 @@ func jsonMode(t *testing.T) *script {
 	return &script{t: t, name: "json", kind: "http", address: web.URL}
 }
 
-// What a server in JSON response mode sends during a call reaches the client with that call,
-// and progress before the answer.
+// A client receives the progress, log messages and questions of a call from a server in JSON
+// response mode with that call, and the progress before the answer.
 func TestAServerInJSONModeIsHeardDuringACall(t *testing.T) {
 	t.Parallel()
 	const call = `{"name":"work","_meta":{"progressToken":"p","io.modelcontextprotocol/logLevel":"info"}}`

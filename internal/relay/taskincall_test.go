@@ -8,9 +8,9 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 )
 
-// What a server says about a task while it answers a call goes to the listens that name the
-// task, under the id that their client knows, and not into the call: SEP-2663 sends it through
-// a listen, and the server's own id means nothing to a client.
+// A task notification that a server sends during a call goes to the listens that name the task,
+// under the id that their client knows, and not to the caller: SEP-2663 sends it through a
+// listen, and the server's own id means nothing to a client.
 func TestATaskThatChangesDuringACall(t *testing.T) {
 	t.Parallel()
 	for kind, start := range transports {
