@@ -197,6 +197,13 @@ func (p *pending) sole() int64 {
 	return 0
 }
 
+// several reports whether more than one call is in flight, without subscriptions.
+func (p *pending) several() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.calls)-p.listens > 1
+}
+
 // token returns the client's progress token of a call in flight, nil if the call is over or
 // the client gave none.
 func (p *pending) token(id int64) []byte {

@@ -144,3 +144,8 @@ func isConnecting(err error) bool {
 	var late net.Error
 	return errors.As(err, &late) && late.Timeout() && !isContext(err)
 }
+
+// isPatience reports whether err says that the caller's context or limit has ended.
+func isPatience(err error) bool {
+	return isContext(err) || errors.Is(err, ErrTimeout)
+}

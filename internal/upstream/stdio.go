@@ -58,7 +58,8 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 	c.key.Store(key)
 	c.quiet.Store(modern) // until the probe has succeeded
 	c.stream.init(s, modern, on)
-	c.out = lineWriter{f: proc.Stdin, lock: make(chan struct{}, 1), over: c.done}
+	c.out = lineWriter{f: proc.Stdin, lock: make(chan struct{}, 1), over: c.done, failed: c.hurry}
+	c.lines = &c.out.queue
 	c.carry, c.gone, c.onEnd = c.send, proc.Done(), c.hurry
 	go c.read()
 	go func() {
@@ -185,7 +186,7 @@ func (c *stdioConn) hurry() {
 
 // send writes one line. A child that has closed its standard input counts as ended.
 func (c *stdioConn) send(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error) {
-	begun, err = c.out.write(ctx, expire, b)
+	begun, err = c.out.write(ctx, expire, b, c.pending.several())
 	if err == nil || isPatience(err) {
 		return begun, err
 	}
@@ -214,109 +215,4 @@ func (c *stdioConn) stop(end error) {
 	c.fail(end)
 	c.proc.Stop()
 	_ = c.proc.Stdout.SetReadDeadline(time.Now().Add(farewellTime)) // fails on a closed file: finished already
-}
-
-// stalled is how long one write may block before its caller's limits are checked again.
-const stalled = 50 * time.Millisecond
-
-// lineWriter writes whole lines to a child. One line is one write. A child that does not read
-// blocks the writing caller until that caller's limit, and other callers, which wait for the
-// lock, until their own limits.
-type lineWriter struct {
-	f     *os.File
-	lock  chan struct{}   // capacity 1: a mutex whose wait can be given up, and that another goroutine may release
-	over  <-chan struct{} // the connection ended
-	until time.Time       // the write deadline in force; guarded by the lock
-}
-
-// write writes b. begun reports, beside an error, that the server may see the line: part of
-// it was written, and the rest follows in the background, because half a line would spoil the
-// next one.
-func (w *lineWriter) write(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error) {
-	if err := w.acquire(ctx, expire); err != nil {
-		return false, err
-	}
-	rest, err := w.attempt(ctx, expire, b)
-	begun = len(rest) < len(b)
-	if err == nil || !begun || !isPatience(err) {
-		<-w.lock
-		return begun, err
-	}
-	go w.finish(append([]byte(nil), rest...))
-	return begun, err
-}
-
-func (w *lineWriter) acquire(ctx context.Context, expire <-chan time.Time) error {
-	select {
-	case w.lock <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case w.lock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-expire:
-		return newFault(ErrTimeout, "the server does not read")
-	case <-w.over:
-		return newFault(ErrNotSent, "the connection is closed")
-	}
-}
-
-// attempt writes as long as the caller waits, and returns the unwritten rest.
-func (w *lineWriter) attempt(ctx context.Context, expire <-chan time.Time, b []byte) (rest []byte, err error) {
-	rest = b
-	for {
-		w.refresh()
-		n, err := w.f.Write(rest)
-		rest = rest[n:]
-		switch {
-		case err == nil:
-			return nil, nil
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return rest, writeFault(len(rest) < len(b), err)
-		}
-		select {
-		case <-ctx.Done():
-			return rest, ctx.Err()
-		case <-expire:
-			return rest, newFault(ErrTimeout, "the server does not read")
-		default:
-		}
-	}
-}
-
-// writeFault returns the error of a failed write. A server that got no byte of a line has not
-// run it. One that got a part of it probably has not either, but that is not certain.
-func writeFault(begun bool, err error) error {
-	if begun {
-		return newFaultf(ErrLost, "writing to the server", err)
-	}
-	return newFaultf(ErrNotSent, "writing to the server", err)
-}
-
-// refresh keeps the write deadline in the future. Setting it costs more than the rest of a
-// write, so it is set only when little of it is left.
-func (w *lineWriter) refresh() {
-	now := time.Now()
-	if w.until.Sub(now) > stalled/2 {
-		return
-	}
-	w.until = now.Add(stalled)
-	_ = w.f.SetWriteDeadline(w.until) // fails on a closed file; the write then returns the error
-}
-
-// finish writes the rest of a line whose caller is gone, without a time limit; the end of the
-// process ends it. It holds the lock meanwhile.
-func (w *lineWriter) finish(rest []byte) {
-	_ = w.f.SetWriteDeadline(time.Time{})
-	_, _ = w.f.Write(rest) // after a failure the connection is over, which its reader notices
-	w.until = time.Time{}
-	<-w.lock
-}
-
-// isPatience reports whether err says that the caller's context or limit has ended.
-func isPatience(err error) bool {
-	return isContext(err) || errors.Is(err, ErrTimeout)
 }

@@ -254,13 +254,13 @@ func TestStdioHalfALineIsCompleted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _, _ = r.Read(make([]byte, 1)); cancel() }() // half a line is written
-	if begun, err := out.write(ctx, nil, big); !begun || !errors.Is(err, context.Canceled) {
+	if begun, err := out.write(ctx, nil, big, false); !begun || !errors.Is(err, context.Canceled) {
 		t.Fatalf("begun %v, %v", begun, err)
 	}
 	clear(big) // the caller's again
 	second := make(chan error, 1)
 	go func() {
-		_, err := out.write(context.Background(), nil, []byte("second\n"))
+		_, err := out.write(context.Background(), nil, []byte("second\n"), false)
 		second <- err
 	}()
 	lines := newLineReader(r, 4<<20)

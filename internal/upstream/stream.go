@@ -32,6 +32,9 @@ type stream struct {
 	// see it, also beside an error. carry does not keep b.
 	carry func(ctx context.Context, expire <-chan time.Time, b []byte) (begun bool, err error)
 
+	// lines takes the messages of calls that are sent together with others; nil: none.
+	lines *lineQueue
+
 	// gone is closed when the process at the other end has ended, although its pipe may still
 	// be open; onEnd then makes the reader finish. nil if the end of the stream is the end of
 	// the process.
@@ -137,7 +140,11 @@ func (s *stream) request(ctx context.Context, r *Request, c *call) (begun bool, 
 	defer releaseBuffer(buf)
 	var id [20]byte
 	*buf = rawjson.AppendRequest((*buf)[:0], appendInt(id[:0], c.id), r.Method, params)
-	return s.carry(ctx, c.expire, endLine(buf))
+	line := endLine(buf)
+	if s.lines.add(c.id, line) {
+		return true, nil
+	}
+	return s.carry(ctx, c.expire, line)
 }
 
 // abandon ends a call that its caller gives up. If the answer has just come, it returns the
@@ -154,7 +161,7 @@ func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, err
 	}
 	c.done.Store(true)
 	switch {
-	case !begun, r.Method == methodInitialize:
+	case !begun, s.lines.withdraw(c.id), r.Method == methodInitialize:
 	case c.listen: // the next listen relies on the server knowing that this one has ended
 		s.sendCancelled(c.id)
 	default:
@@ -266,8 +273,12 @@ func (s *stream) fail(end error) (first bool) {
 	}
 	s.events.close()
 	s.own.close()
-	for _, c := range broken {
-		c.finish(Reply{}, end)
+	for id, c := range broken {
+		if s.lines.withdraw(id) {
+			c.finish(Reply{}, unsent(end))
+		} else {
+			c.finish(Reply{}, end)
+		}
 	}
 	return true
 }
