@@ -67,6 +67,9 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 		c = t.NetConn()
 	}
 	if s, ok := c.(*conn); ok && s.origin.Listener == l {
+		if l.Rests() {
+			ctx = s.within(ctx)
+		}
 		return context.WithValue(ctx, originKey{}, s)
 	}
 	return ctx
@@ -124,11 +127,13 @@ type conn struct {
 	answered atomic.Bool // a request has ended, and no deadline was set since
 	idle     atomic.Bool // between two requests
 	tired    atomic.Bool // the next Close lets the connection rest
+	alerted  atomic.Bool // the end of the connection is reported while a handler runs
 
 	mu      sync.Mutex // it guards the fields below
 	awaited func()     // ends an await; nil: there was none
 	ended   bool       // end was called
 	limit   readLimit
+	alert   alert
 
 	ahead []byte // the begin of the next request, of a connection that was given back
 	blank int    // how many CR and LF may stand in front of it
@@ -138,6 +143,9 @@ type conn struct {
 // connection then, because net/http reads ahead while the answer is being written. If the
 // connection has changed hands, the bytes are dropped and the connection is closed.
 func (c *conn) Read(p []byte) (int, error) {
+	if len(p) == backgroundRead && c.alerted.Load() {
+		return 0, nil
+	}
 	if c.origin.expelled.Load() {
 		return 0, io.EOF
 	}

@@ -54,7 +54,12 @@ func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
-	if s, ok := c.(*conn); ok && state == http.StateIdle {
+	s, ok := c.(*conn)
+	if !ok || state != http.StateIdle && state != http.StateHijacked {
+		return
+	}
+	s.alerted.Store(false)
+	if state == http.StateIdle {
 		s.answered.Store(l.Rests())
 		s.yields.Store(true)
 	}
@@ -144,6 +149,7 @@ func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 		r.conns = make(map[*conn]rest)
 	}
 	r.conns[c] = rest{since: time.Now(), stop: stop}
+	c.without()
 	return true
 }
 
@@ -155,6 +161,9 @@ func (c *conn) stopWaiting() {
 	c.ended = true
 	if c.awaited != nil {
 		c.awaited()
+	}
+	if c.alert.stop != nil {
+		c.alert.stop()
 	}
 }
 
