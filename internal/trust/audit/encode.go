@@ -28,11 +28,15 @@ func genesis() (t tip) {
 	return t
 }
 
-// newBody returns the body of the line of r: the members from time to ref, each with its
-// comma in front. These members do not depend on the place in the chain, so a body is made
-// before any lock is taken.
-func newBody(r *Record, now time.Time) body {
-	dst := append(make([]byte, 0, 512), `,"time":"`...)
+// bodySize is the size of a buffer that has room for most bodies, and for every event about
+// the log itself.
+const bodySize = 512
+
+// makeBody appends the body of the line of r to dst, which is empty: the members from time to
+// ref, each with its comma in front. These members do not depend on the place in the chain,
+// so a body is made before any lock is taken.
+func makeBody(dst []byte, r *Record, now time.Time) body {
+	dst = append(dst, `,"time":"`...)
 	dst = append(appendTime(dst, now), '"')
 	dst = appendText(dst, `,"kind":`, r.Kind)
 	dst = appendText(dst, `,"source":`, r.Source)
@@ -138,8 +142,7 @@ func appendLine(dst []byte, b body, t *tip, c *callers) []byte {
 	t.seq++
 	dst = strconv.AppendUint(append(dst, `{"seq":`...), t.seq, 10)
 	dst = c.appendReferring(dst, b, t.seq)
-	dst = append(append(dst, prevMember...), t.hash[:]...)
-	dst = append(dst, '"')
+	dst = append(append(append(dst, prevMember...), t.hash[:]...), '"')
 	sum := sha256.Sum256(dst[start:])
 	hex.Encode(t.hash[:], sum[:])
 	dst = append(append(dst, hashMember...), t.hash[:]...)
