@@ -6,7 +6,6 @@ package audit
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/doorward/doorward/internal/base/durable"
@@ -39,10 +38,7 @@ func (s *segment) lines(last tip, groups ...*group) ([]byte, tip) {
 
 // write appends lines. After a failure it cuts off what was written of them.
 func (s *segment) write(lines []byte) error {
-	n, err := s.file.Write(lines)
-	if err == nil && n < len(lines) {
-		err = io.ErrShortWrite
-	}
+	_, err := s.file.Write(lines) // an error also when only a part was written
 	if err != nil {
 		s.cut()
 	}
