@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -28,16 +29,15 @@ func genesis() (t tip) {
 	return t
 }
 
-// bodySize is the size of a buffer that has room for most bodies, and for every event about
-// the log itself.
-const bodySize = 512
+// bodies holds memory for bodies, of a size that most facts fit into. It belongs to the
+// appender until the body was copied into a group.
+var bodies = sync.Pool{New: func() any { return new([4096]byte) }}
 
 // makeBody appends the body of the line of r to dst, which is empty: the members from time to
 // ref, each with its comma in front. These members do not depend on the place in the chain,
 // so a body is made before any lock is taken.
 func makeBody(dst []byte, r *Record, now time.Time) body {
-	dst = append(dst, `,"time":"`...)
-	dst = append(appendTime(dst, now), '"')
+	dst = append(appendTime(append(dst, `,"time":"`...), now), '"')
 	dst = appendText(dst, `,"kind":`, r.Kind)
 	dst = appendText(dst, `,"source":`, r.Source)
 	if r.Who.Valid() {

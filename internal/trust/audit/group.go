@@ -66,12 +66,10 @@ func (g *group) next() int { return len(g.items) - g.front }
 func (g *group) keepLater(next *group, limit int) (lost int64) {
 	n := len(next.items)
 	for _, it := range g.items {
-		switch {
-		case !it.later:
-		case next.size+len(it.text) > limit:
-			lost++
-		default:
+		if it.later && next.size+len(it.text) <= limit {
 			next.add(it.body, true)
+		} else if it.later {
+			lost++
 		}
 	}
 	next.front += len(next.items) - n

@@ -73,7 +73,8 @@ type Log struct {
 // a failed write the next Append tries again, so that the log recovers when there is
 // space; after Close or a failed sync it does not.
 func (l *Log) Append(r *Record) (seq uint64, err error) {
-	var buf [bodySize]byte
+	buf := bodies.Get().(*[4096]byte)
+	defer bodies.Put(buf)
 	return l.appendAll(makeBody(buf[:0], r, l.o.Now()))
 }
 
@@ -85,7 +86,7 @@ func (l *Log) Append(r *Record) (seq uint64, err error) {
 func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	var bodies []body
 	for _, r := range rs {
-		bodies = append(bodies, makeBody(make([]byte, 0, bodySize), r, l.o.Now()))
+		bodies = append(bodies, makeBody(make([]byte, 0, 512), r, l.o.Now()))
 	}
 	if first, err = l.appendAll(bodies...); err != nil || l.o.Always || len(rs) == 0 {
 		return first, err
@@ -121,7 +122,8 @@ func (l *Log) appendAll(bodies ...body) (first uint64, err error) {
 // be written r is kept, up to a limit; lost records are counted, and an event
 // reports the number. After Close, Later does nothing.
 func (l *Log) Later(r *Record) {
-	var buf [bodySize]byte
+	buf := bodies.Get().(*[4096]byte)
+	defer bodies.Put(buf)
 	body := makeBody(buf[:0], r, l.o.Now())
 	l.mu.Lock()
 	defer l.mu.Unlock()

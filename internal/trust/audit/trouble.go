@@ -68,7 +68,7 @@ func (t *trouble) notices(g *group, now func() time.Time) {
 // event returns the body of an event about the log itself.
 func event(now time.Time, r Record) body {
 	r.Kind, r.Source = Event, "audit"
-	return makeBody(make([]byte, 0, bodySize), &r, now)
+	return makeBody(nil, &r, now)
 }
 
 // state fills in s. final is the error of a failed sync, or nil.
