@@ -210,14 +210,16 @@ func (k *calls) ask(ctx context.Context, x *front.Exchange, l *link, c *liveConn
 		defer c.ends(call)
 	}
 	reply, err := l.callWith(ctx, c, x, t, &req)
-	if w := upstream.Waits(err); w != nil {
-		return reply, w.Then(k.translation.later(x, l, c, t))
-	}
-	if err == nil && x.Session != nil && c.era == front.Modern {
-		reply, err = l.rounds(ctx, c, x, t, req, reply)
-	}
 	if err != nil {
+		if w := upstream.Waits(err); w != nil {
+			err = w.Then(k.translation.later(x, l, c, t))
+		}
 		return reply, err
+	}
+	if x.Session != nil && c.era == front.Modern {
+		if reply, err = l.rounds(ctx, c, x, t, req, reply); err != nil {
+			return reply, err
+		}
 	}
 	return k.translation.incoming(x, l, c, t, reply)
 }

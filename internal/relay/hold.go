@@ -59,11 +59,11 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 	for looked := false; ; {
 		act.Generation = t.b.fallen.Load()
 		pass, err := h.watch.decide(ctx, h.gate, act)
-		var held *gate.Held
-		if !errors.As(err, &held) {
-			if err == nil {
-				return t, pass, nil
-			}
+		if err == nil {
+			return t, pass, nil
+		}
+		held, is := errors.AsType[*gate.Held](err)
+		if !is {
 			reply := h.failures.refused(err)
 			return t, pass, &reply
 		}

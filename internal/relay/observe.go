@@ -106,8 +106,10 @@ func (w watch) decide(ctx context.Context, g *gate.Gate, act gate.Act) (gate.Pas
 func (w watch) atServer(ctx context.Context, t target, send func(context.Context) (upstream.Reply, error)) (upstream.Reply, error) {
 	inner, m := w.begin(ctx, StageServer, t)
 	reply, err := send(inner)
-	if call := upstream.Waits(err); call != nil {
-		return reply, call.Then(w.later(t, m))
+	if err != nil {
+		if call := upstream.Waits(err); call != nil {
+			return reply, call.Then(w.later(t, m))
+		}
 	}
 	w.answered(ctx, t, m, reply, err)
 	return reply, err

@@ -100,6 +100,9 @@ func (p *parked) takeOpen() []*inquiry {
 // hear takes one message of the server during the call. Other messages than questions go to
 // the request that waits, or are kept for the next one.
 func (p *parked) hear(e upstream.Event) {
+	if !p.link.asks.screen(p.conn, p.found, &e) {
+		return
+	}
 	if e.ID != nil {
 		p.ask(e)
 		return

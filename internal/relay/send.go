@@ -22,24 +22,29 @@ func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool 
 
 // callWith sends one request, and applies the content rules to all its messages.
 func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, error) {
-	return l.callThrough(ctx, c, t, req, func(e upstream.Event) { l.during(c, x, e) })
+	found := t.found
+	return l.callThrough(ctx, c, t, req, func(e upstream.Event) {
+		if l.asks.screen(c, found, &e) {
+			l.during(c, x, e)
+		}
+	})
 }
 
-// callThrough is callWith with hear as the receiver of the server's messages during the call.
+// callThrough is callWith with hear as the receiver of the server's messages during the call,
+// which screens them.
 func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upstream.Request, hear func(upstream.Event)) (upstream.Reply, error) {
 	if err := content.Request(l.b.Scan, t.found, req); err != nil {
 		return upstream.Reply{}, err
 	}
 	r := receiver{b: l.b, c: c, t: t, changes: c.offers.Changes(t.Method())}
-	reply, err := c.conn.Call(ctx, req, func(e upstream.Event) {
-		if l.asks.screen(c, t.found, &e) {
-			hear(e)
-		}
-	})
+	reply, err := c.conn.Call(ctx, req, hear)
+	if err == nil {
+		return r.take(ctx, reply, nil)
+	}
 	if w := upstream.Waits(err); w != nil {
 		return reply, w.Then(r.take)
 	}
-	return r.take(ctx, reply, err)
+	return reply, err
 }
 
 // receiver takes the reply of a server to one request.
