@@ -147,7 +147,7 @@ func (h *holding) questionOf(x *front.Exchange, t target, held gate.Held, run []
 	args := rawjson.Canonical(held.Act.Args)
 	held.Act.Args, held.Act.Form = nil, nil
 	b, session := t.b, x.Session
-	return approval.Call{Held: &held, Act: held.Act, Args: args, Rest: restOf(t), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x),
+	return approval.Call{Held: &held, Act: held.Act, Args: args, Rest: restOf(t.Method(), t.Params()), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x),
 		Stale: func() bool { return h.outdated(b, &held) }, Gone: func() bool { return session != nil && session.Context().Err() != nil }}
 }
 

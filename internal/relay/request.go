@@ -24,8 +24,10 @@ func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	if err != nil {
 		return front.Reply{Error: unresolved(x.Method, err)}
 	}
-	if level := era.LevelOf(x); x.Era == front.Modern && level != nil && era.Severity(level) < 0 {
-		return front.Reply{Error: failure.Params}
+	if x.Era == front.Modern {
+		if level := era.LevelOf(x); level != nil && era.Severity(level) < 0 {
+			return front.Reply{Error: failure.Params}
+		}
 	}
 	if reply := r.leaving.hello(x); reply != nil {
 		return *reply

@@ -106,12 +106,13 @@ func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t tar
 		reply.Error = era.Error(x.Era, c.era, reply.Error)
 		return reply, nil
 	}
-	switch kind, _ := rawjson.GetString(reply.Result, "resultType"); {
-	case x.Era == front.Legacy && c.era == front.Legacy:
-	case kind == "input_required":
-		return tr.inputRequired(x, c, t, reply)
-	case x.Era == front.Legacy && kind != "" && kind != "complete":
-		return upstream.Reply{Error: failure.NewKind}, nil
+	if x.Era == front.Modern || c.era == front.Modern {
+		switch kind, _ := rawjson.GetString(reply.Result, "resultType"); {
+		case kind == "input_required":
+			return tr.inputRequired(x, c, t, reply)
+		case x.Era == front.Legacy && kind != "" && kind != "complete":
+			return upstream.Reply{Error: failure.NewKind}, nil
+		}
 	}
 	if listing.Is(t.Method()) {
 		if t.Method() == "tools/list" && x.Era == front.Legacy && x.Server == "" && !makesTasks(l, c) { // the aggregate declares tasks
