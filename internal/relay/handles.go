@@ -16,11 +16,11 @@ import (
 
 // openHandles replaces the handles that were sealed for this client by the server's own
 // values: the state of a question, a cursor, the id of a task. Members that have a meaning
-// only between two modern ends are removed for others.
-func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
+// only between two modern ends are removed for others. misspelt is that of survey.
+func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t target, misspelt bool) ([]byte, error) {
 	p := t.Params()
 	switch {
-	case (question.MayAsk(t.Method()) || isTask(t.Method())) && misspeltHandle(p):
+	case misspelt && (question.MayAsk(t.Method()) || isTask(t.Method())):
 		return nil, failure.Invalid{E: failure.Params}
 	case question.MayAsk(t.Method()) && x.Era == front.Modern && c.era == front.Modern:
 		raw := rawjson.Get(p, "requestState")
@@ -64,22 +64,24 @@ func issued(cursor []byte) []byte {
 	return cursor
 }
 
-// misspeltHandle reports whether params has a member that some parsers take for a handle: the
-// server would get its value without the seal being checked.
-func misspeltHandle(params []byte) bool {
-	for at := range rawjson.Fields(params) {
+// survey returns the member _meta of params. misspelt reports whether params has a member that
+// some parsers take for a handle: the server would get its value without the seal being checked.
+func survey(params []byte) (meta []byte, misspelt bool) {
+	for at, value := range rawjson.Fields(params) {
 		quoted := at.In(params)
-		if len(quoted) < len(`"taskId"`) { // no spelling is shorter than the shortest name
+		if len(quoted) < len(`"_meta"`) || string(quoted) == `"arguments"` { // no spelling of a name below
 			continue
 		}
 		key, _ := wire.Text(quoted)
+		if key == "_meta" {
+			meta = value.In(params)
+			continue
+		}
 		for _, handle := range handles {
-			if key != handle && wire.Resembles(key, handle) {
-				return true
-			}
+			misspelt = misspelt || key != handle && wire.Resembles(key, handle)
 		}
 	}
-	return false
+	return meta, misspelt
 }
 
 // handles are the members of params that Doorward seals.

@@ -25,8 +25,9 @@ func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link,
 	}
 	// A server's progress may be read after the call has ended, when the buffer of its params
 	// is used again, so the token is a copy.
-	req.ProgressToken = bytes.Clone(rawjson.GetPath(t.Params(), "_meta", "progressToken"))
-	params, err := tr.openHandles(x, l, c, t)
+	meta, misspelt := survey(t.Params())
+	req.ProgressToken = bytes.Clone(rawjson.Get(meta, "progressToken"))
+	params, err := tr.openHandles(x, l, c, t, misspelt)
 	if err != nil {
 		return req, err
 	}
