@@ -56,7 +56,7 @@ func (d *acts) on(x *front.Exchange, t resolve.Target) gate.Act {
 // counted returns the act with its arguments and its charge. The server's limit is checked
 // here, so that a refusal has one record. A call takes a place only after it is let in, so a
 // refused call takes none.
-func (d *acts) counted(x *front.Exchange, t target) gate.Act {
+func (d *acts) counted(x *front.Exchange, t *target) gate.Act {
 	act := d.on(x, t.Target)
 	act.Args, act.With = argsOf(t), t.with
 	if t.b.traffic.full(t.b.MaxConcurrency) && !t.b.spares(d.own, x.Who) {
@@ -66,7 +66,7 @@ func (d *acts) counted(x *front.Exchange, t target) gate.Act {
 }
 
 // argsOf returns the arguments that a decision may depend on.
-func argsOf(t target) []byte {
+func argsOf(t *target) []byte {
 	if t.Method() == "tools/call" || t.Method() == "prompts/get" {
 		return rawjson.Get(t.Params(), "arguments")
 	}

@@ -24,7 +24,7 @@ func restOf(method string, params []byte) []byte {
 // binding of an approval. The rest is read when the form is needed, which it is for few calls. It
 // counts as it is written, numbers too: the server gets that of the call, and not the one that was
 // shown. No JSON text begins with the separator.
-func formOf(t target) func(args []byte) []byte {
+func formOf(t *target) func(args []byte) []byte {
 	method, params := t.Method(), t.Params()
 	return func(args []byte) []byte {
 		form, rest := rawjson.Comparable(args), restOf(method, params)

@@ -71,7 +71,7 @@ type parked struct {
 
 func (p *parked) run(t target, req *upstream.Request) {
 	defer p.link.calls.Add(-1)
-	reply, err := p.link.callThrough(p.ctx, p.conn, t, req, p.hear)
+	reply, err := p.link.callThrough(p.ctx, p.conn, &t, req, p.hear)
 	p.conn.ends(&p.running)
 	p.mu.Lock()
 	p.over, p.reply, p.err = true, reply, err

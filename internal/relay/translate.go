@@ -18,7 +18,7 @@ import (
 
 // outgoing makes the upstream request of an exchange: the params as they came, apart from
 // what the eras and the sealed handles require.
-func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
+func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t *target) (upstream.Request, error) {
 	req := upstream.Request{Method: t.Method(), Params: t.Params()}
 	if err := taskError(x, l, c, t); err != nil {
 		return req, err
@@ -70,7 +70,7 @@ func (tr *translation) modernMeta(x *front.Exchange, b *backend) []rawjson.Edit 
 // incoming makes the client's answer from a server's: the bytes that came, apart from what
 // the eras and the sealed handles require.
 func (tr *translation) incoming(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
-	reply, err := tr.translated(x, l, c, t, reply)
+	reply, err := tr.translated(x, l, c, &t, reply)
 	if err != nil || x.Server != "" {
 		return reply, err
 	}
@@ -93,7 +93,7 @@ func (tr *translation) later(x *front.Exchange, l *link, c *liveConn, t target) 
 }
 
 // translated is incoming with the server's own names.
-func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t *target, reply upstream.Reply) (upstream.Reply, error) {
 	url := needsURL(x, c, t.Method(), reply.Error)
 	reply, err := l.asks.questions.inReply(x, reply)
 	switch {
