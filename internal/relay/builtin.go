@@ -18,7 +18,9 @@ func (k *calls) builtin(ctx context.Context, x *front.Exchange, t *target) front
 	if t.Method() != "tools/call" {
 		return k.decided(ctx, x, t)
 	}
-	act := k.acts.counted(x, t).Deferred()
+	var act gate.Act
+	k.acts.counted(&act, x, t)
+	act = act.Deferred()
 	pass, refused := k.holding.admit(ctx, x, t, &act)
 	if refused != nil {
 		return *refused

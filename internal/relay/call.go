@@ -33,7 +33,8 @@ func (k *calls) call(ctx context.Context, x *front.Exchange, t *target) front.Re
 // decided takes one request through the gate to a server, after the operator where policy
 // holds it.
 func (k *calls) decided(ctx context.Context, x *front.Exchange, t *target) front.Reply {
-	act := k.acts.counted(x, t)
+	var act gate.Act
+	k.acts.counted(&act, x, t)
 	pass, reply := k.holding.admit(ctx, x, t, &act)
 	if reply != nil {
 		return *reply

@@ -61,7 +61,9 @@ var errLeak = &failure.Content{Rule: ruleLeak}
 // cut: a header would still carry what was cut from the params, and the name that was decided
 // must be the name that is sent.
 func (v *leaving) request(x *front.Exchange, t *target) (*target, error) {
-	out, ok := v.search(v.acts.on(x, t.Target), t.Params(), beside(t.Method(), x.Header)...)
+	var act gate.Act
+	t.act(&act, x)
+	out, ok := v.search(act, t.Params(), beside(t.Method(), x.Header)...)
 	if !ok {
 		return t, errLeak
 	}
@@ -180,7 +182,8 @@ func (v *leaving) unguided(x *front.Exchange, t *target) *front.Reply {
 	if t.Method() != "tools/call" || t.b.Name == guideServer {
 		return nil
 	}
-	act := v.acts.on(x, t.Target)
+	var act gate.Act
+	t.act(&act, x)
 	reason := v.guide.Refuses(act)
 	if reason == "" {
 		return nil

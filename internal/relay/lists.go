@@ -122,7 +122,8 @@ func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	l := v.sessions.linkFor(x, t.b)
 	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, false))
 	defer cancel()
-	act := v.acts.counted(x, &t)
+	var act gate.Act
+	v.acts.counted(&act, x, &t)
 	pass, err := v.watch.decide(ctx, v.gate, &act)
 	if failure.OwnLimit(err) {
 		return listing.Share{Server: p.Server, Refused: err}
