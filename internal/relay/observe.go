@@ -70,20 +70,18 @@ func (w watch) traces() watch { return watch{w.o, true} }
 
 // begin begins a stage of a request to one server.
 func (w watch) begin(ctx context.Context, s Stage, t *target) (context.Context, Mark) {
-	return w.mark(ctx, Mark{Stage: s, Server: t.Server(), Method: t.Method(), Name: t.Name()})
+	if w.o == nil {
+		return ctx, Mark{}
+	}
+	return w.o.Begin(ctx, Mark{Stage: s, Server: t.Server(), Method: t.Method(), Name: t.Name(), Uncounted: w.uncounted})
 }
 
 // stage is begin for an act without a target.
 func (w watch) stage(ctx context.Context, s Stage, act *gate.Act) (context.Context, Mark) {
-	return w.mark(ctx, Mark{Stage: s, Server: act.Server, Method: act.Action, Name: act.Name})
-}
-
-func (w watch) mark(ctx context.Context, m Mark) (context.Context, Mark) {
 	if w.o == nil {
 		return ctx, Mark{}
 	}
-	m.Uncounted = w.uncounted
-	return w.o.Begin(ctx, m)
+	return w.o.Begin(ctx, Mark{Stage: s, Server: act.Server, Method: act.Action, Name: act.Name, Uncounted: w.uncounted})
 }
 
 // end ends a stage.
