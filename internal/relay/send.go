@@ -39,7 +39,7 @@ func (l *link) callThrough(ctx context.Context, c *liveConn, t *target, req *ups
 	changes := c.offers.Changes(t.Method())
 	reply, err := c.conn.Call(ctx, req, hear)
 	if err == nil {
-		return l.received(ctx, c, t, changes, reply)
+		return received(ctx, l.b, c, t, changes, reply)
 	}
 	if w := upstream.Waits(err); w != nil {
 		own := *t
@@ -47,7 +47,7 @@ func (l *link) callThrough(ctx context.Context, c *liveConn, t *target, req *ups
 			if err != nil {
 				return reply, err
 			}
-			return l.received(ctx, c, &own, changes, reply)
+			return received(ctx, l.b, c, &own, changes, reply)
 		})
 	}
 	return reply, err
@@ -55,8 +55,8 @@ func (l *link) callThrough(ctx context.Context, c *liveConn, t *target, req *ups
 
 // received applies the content rules and the pins to the reply to a request. changes is the
 // state of its list before the request.
-func (l *link) received(ctx context.Context, c *liveConn, t *target, changes uint64, reply upstream.Reply) (upstream.Reply, error) {
-	reply, err := content.Reply(l.b.Scan, t.found, t.Method(), reply)
+func received(ctx context.Context, b *backend, c *liveConn, t *target, changes uint64, reply upstream.Reply) (upstream.Reply, error) {
+	reply, err := content.Reply(b.Scan, t.found, t.Method(), reply)
 	if err != nil || reply.Error != nil {
 		return reply, err
 	}
