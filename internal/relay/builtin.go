@@ -19,9 +19,10 @@ func (k *calls) builtin(ctx context.Context, x *front.Exchange, t *target) front
 		return k.decided(ctx, x, t)
 	}
 	var act gate.Act
+	var pass gate.Pass
 	k.acts.counted(&act, x, t)
 	act = act.Deferred()
-	pass, refused := k.holding.admit(ctx, x, t, &act)
+	refused := k.holding.admit(ctx, x, t, &act, &pass)
 	if refused != nil {
 		return *refused
 	}

@@ -34,9 +34,9 @@ func (k *calls) call(ctx context.Context, x *front.Exchange, t *target) front.Re
 // holds it.
 func (k *calls) decided(ctx context.Context, x *front.Exchange, t *target) front.Reply {
 	var act gate.Act
+	var pass gate.Pass
 	k.acts.counted(&act, x, t)
-	pass, reply := k.holding.admit(ctx, x, t, &act)
-	if reply != nil {
+	if reply := k.holding.admit(ctx, x, t, &act, &pass); reply != nil {
 		return *reply
 	}
 	return k.run(ctx, x, t, &pass)

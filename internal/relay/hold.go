@@ -52,37 +52,37 @@ type holding struct {
 
 // admit takes an act through the gate. An act that policy holds waits for the operator first
 // and is then decided again, so that a policy or a definition that changed meanwhile leads to
-// a new question. t becomes the request that was let in. reply is the answer if the act may not
-// happen now.
-func (h *holding) admit(ctx context.Context, x *front.Exchange, t *target, act *gate.Act) (pass gate.Pass, reply *front.Reply) {
+// a new question. t and pass become those of the request that was let in. reply is the answer if
+// the act may not happen now.
+func (h *holding) admit(ctx context.Context, x *front.Exchange, t *target, act *gate.Act, pass *gate.Pass) (reply *front.Reply) {
 	h.claimed(x, t, act)
-	pass, err := h.enter(ctx, t.b, act)
-	if err != nil {
-		return h.waited(ctx, x, t, act, err)
+	if err := h.enter(ctx, t.b, act, pass); err != nil {
+		return h.waited(ctx, x, t, act, pass, err)
 	}
-	return pass, nil
+	return nil
 }
 
 // enter takes an act through the gate once.
-func (h *holding) enter(ctx context.Context, b *backend, act *gate.Act) (gate.Pass, error) {
+func (h *holding) enter(ctx context.Context, b *backend, act *gate.Act, pass *gate.Pass) (err error) {
 	act.Generation = b.fallen.Load()
-	return h.watch.decide(ctx, h.gate, act)
+	*pass, err = h.watch.decide(ctx, h.gate, act)
+	return err
 }
 
 // waited is admit for an act that the gate has not let in, for the reason err.
-func (h *holding) waited(ctx context.Context, x *front.Exchange, t *target, act *gate.Act, err error) (pass gate.Pass, reply *front.Reply) {
+func (h *holding) waited(ctx context.Context, x *front.Exchange, t *target, act *gate.Act, pass *gate.Pass, err error) (reply *front.Reply) {
 	var notes []string
-	for looked := false; err != nil; pass, err = h.enter(ctx, t.b, act) {
+	for looked := false; err != nil; err = h.enter(ctx, t.b, act, pass) {
 		held, is := errors.AsType[*gate.Held](err)
 		if !is {
 			reply := h.failures.refused(err)
-			return pass, &reply
+			return &reply
 		}
 		parked := h.continued(x, t, held)
 		if !looked && parked == nil { // once for a question: a server that ends when it is asked would be started again without end
 			looked = true
 			if notes, reply = h.withheld(ctx, x, t, held); reply != nil {
-				return pass, reply
+				return reply
 			}
 		}
 		if act.Definition == "" && h.described(t.b, act) || respawned(t.b, act.Generation) {
@@ -94,7 +94,7 @@ func (h *holding) waited(ctx context.Context, x *front.Exchange, t *target, act 
 		}
 		answer, reply := h.await(ctx, x, t, held, act.Args, notes...)
 		if reply != nil {
-			return gate.Pass{}, reply
+			return reply
 		}
 		if *t = asShown(*t, answer); answer.Run != "" {
 			act.Args = argsOf(t)
@@ -103,7 +103,7 @@ func (h *holding) waited(ctx context.Context, x *front.Exchange, t *target, act 
 		h.described(t.b, act)
 		respawned(t.b, act.Generation)
 	}
-	return pass, nil
+	return nil
 }
 
 // lookFirst is how long a server may take to say what it offers before the operator is asked.
