@@ -124,9 +124,10 @@ type conn struct {
 	idle     atomic.Bool // between two requests
 	tired    atomic.Bool // the next Close lets the connection rest
 
-	waiting sync.Mutex
-	awaited func() // ends an await; nil: there was none
-	ended   bool   // end was called
+	mu      sync.Mutex // it guards the fields below
+	awaited func()     // ends an await; nil: there was none
+	ended   bool       // end was called
+	limit   readLimit
 
 	ahead []byte // the begin of the next request, of a connection that was given back
 	blank int    // how many CR and LF may stand in front of it
@@ -145,7 +146,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.timedRead(p)
 	if n == 0 {
 		c.tires(len(p), err)
 		return n, err
