@@ -47,7 +47,7 @@ func (c *conn) back(ahead []byte) {
 		c.end()
 		return
 	}
-	c.origin.Listener.yielding.add(c)
+	c.yields.Store(true)
 	c.blank = mostBlank
 	c.next(ahead)
 }

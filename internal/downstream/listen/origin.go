@@ -85,7 +85,7 @@ func From(ctx context.Context) *Origin {
 // way until the request has ended. False: it has given way, and the request must be refused.
 func Serve(ctx context.Context) bool {
 	c, ok := ctx.Value(originKey{}).(*conn)
-	return ok && c.origin.Listener.yielding.take(c)
+	return ok && c.yields.CompareAndSwap(true, false)
 }
 
 // Unread returns peer.Unread for the connection of ctx; nil: there is none. The function
@@ -120,6 +120,7 @@ type conn struct {
 	seat   *seat // nil: not counted
 	err    error
 
+	yields   atomic.Bool // it gives way on a full listener
 	answered atomic.Bool // a request has ended, and no deadline was set since
 	idle     atomic.Bool // between two requests
 	tired    atomic.Bool // the next Close lets the connection rest

@@ -56,7 +56,7 @@ func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	}
 	if s, ok := c.(*conn); ok && state == http.StateIdle {
 		s.answered.Store(l.Rests())
-		l.yielding.add(s)
+		s.yields.Store(true)
 	}
 }
 
@@ -166,7 +166,7 @@ func (c *conn) end() error {
 	c.once.Do(func() {
 		c.stopWaiting()
 		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
-		c.origin.Listener.yielding.take(c)
+		c.origin.Listener.yielding.forget(c)
 		c.err = c.Conn.Close()
 		c.origin.Peer.Close()
 		if c.seat != nil {
@@ -333,34 +333,30 @@ func (l *Listener) expire(before time.Time) {
 	}
 }
 
-// yielding holds the connections of a listener that give way when it is full: those on which no
-// authenticated caller is served, such as a connection that rests, or one whose first request has
-// not arrived. A caller without a credential can hold as many as it likes, and keeps out none.
+// yielding finds the connections of a listener that give way when it is full (conn.yields): those
+// on which no authenticated caller is served, such as a connection that rests, or one whose first
+// request has not arrived. A caller without a credential can hold as many as it likes, and keeps
+// out none. All connections are listed, so that a request changes only its own.
 type yielding struct {
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 }
 
-// add lets a connection give way from now on.
+// add lists a new connection, which gives way.
 func (y *yielding) add(c *conn) {
+	c.yields.Store(true)
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if c.isEnded() {
-		return
-	}
 	if y.conns == nil {
 		y.conns = make(map[*conn]struct{})
 	}
 	y.conns[c] = struct{}{}
 }
 
-// take removes a connection; false: it was removed before.
-func (y *yielding) take(c *conn) bool {
+func (y *yielding) forget(c *conn) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	_, ok := y.conns[c]
 	delete(y.conns, c)
-	return ok
 }
 
 // looks is how many connections giveWay compares.
@@ -370,6 +366,9 @@ const looks = 16
 // connections. False: there is none.
 func (y *yielding) giveWay(to seat, count func(seat) int) bool {
 	c := y.greediest(to, count)
+	for c != nil && !c.yields.CompareAndSwap(true, false) { // a caller is served meanwhile
+		c = y.greediest(to, count)
+	}
 	if c == nil {
 		return false
 	}
@@ -377,15 +376,15 @@ func (y *yielding) giveWay(to seat, count func(seat) int) bool {
 	return true
 }
 
-// greediest removes the connection with the highest count among a few, in no order, and returns
-// it; nil: there is none. Those of the zero seat give way to that seat alone: callers with many
+// greediest returns the connection with the highest count among a few, in no order; nil: there is
+// none. Those of the zero seat give way to that seat alone: callers with many
 // addresses would take the places of the daemon's own user one by one.
 func (y *yielding) greediest(to seat, count func(seat) int) (most *conn) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	looked := 0
 	for c := range y.conns {
-		if *c.seat == (seat{}) && to != (seat{}) {
+		if !c.yields.Load() || *c.seat == (seat{}) && to != (seat{}) {
 			continue
 		}
 		if most == nil || count(*c.seat) > count(*most.seat) {
@@ -395,6 +394,5 @@ func (y *yielding) greediest(to seat, count func(seat) int) (most *conn) {
 			break
 		}
 	}
-	delete(y.conns, most)
 	return most
 }
