@@ -27,6 +27,9 @@ func (d *Door) withDelivery(w http.ResponseWriter, r *http.Request, who *princip
 
 // delivery returns the id of the delivery session that withDelivery found; empty: none.
 func delivery(r *http.Request) string {
+	if len(r.Header[protocol.HeaderSession]) == 0 {
+		return ""
+	}
 	id, _ := r.Context().Value(deliveryKey{}).(string)
 	return id
 }

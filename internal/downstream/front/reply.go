@@ -63,11 +63,17 @@ func fail(w http.ResponseWriter, status int, id wire.ID, e *wire.Error) {
 	writeJSON(w, status, rawjson.AppendError(nil, id, e))
 }
 
+// shortAnswer is the size up to which net/http finds the length of an answer itself
+// (http.ResponseWriter: "a few KB"), which takes two allocations less.
+const shortAnswer = 2 << 10
+
 // writeJSON writes one complete JSON body.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if len(body) > shortAnswer {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
 	w.WriteHeader(status)
 	w.Write(body)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/doorward/doorward/internal/base/lifetime"
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -145,7 +146,7 @@ func (f streamable) oneWay(in *inbound, m *wire.Message, s *Session) *wire.Error
 // request serves one request in a session. A disconnect does not cancel it (2025-11-25
 // Transports): the call goes on, and its stream, if one had begun, can be resumed.
 func (f streamable) request(in *inbound, m *wire.Message, s *Session) {
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := lifetime.New(s.ctx) // cheaper than context.WithCancel below a lifetime
 	if err := s.enter(m.ID, cancel); err != nil {
 		cancel()
 		f.notEntered(in, m, s, err)

@@ -15,8 +15,8 @@ func Await(c net.Conn, f func()) bool {
 
 func (c *conn) await(f func()) bool {
 	l := c.origin.Listener
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !l.Rests() || c.ended {
 		return false
 	}
@@ -47,7 +47,7 @@ func (c *conn) back(ahead []byte) {
 		c.end()
 		return
 	}
-	c.origin.Listener.yielding.add(c)
+	c.yields.Store(true)
 	c.blank = mostBlank
 	c.next(ahead)
 }

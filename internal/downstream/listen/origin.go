@@ -85,7 +85,7 @@ func From(ctx context.Context) *Origin {
 // way until the request has ended. False: it has given way, and the request must be refused.
 func Serve(ctx context.Context) bool {
 	c, ok := ctx.Value(originKey{}).(*conn)
-	return ok && c.origin.Listener.yielding.take(c)
+	return ok && c.yields.CompareAndSwap(true, false)
 }
 
 // Unread returns peer.Unread for the connection of ctx; nil: there is none. The function
@@ -120,13 +120,15 @@ type conn struct {
 	seat   *seat // nil: not counted
 	err    error
 
+	yields   atomic.Bool // it gives way on a full listener
 	answered atomic.Bool // a request has ended, and no deadline was set since
 	idle     atomic.Bool // between two requests
 	tired    atomic.Bool // the next Close lets the connection rest
 
-	waiting sync.Mutex
-	awaited func() // ends an await; nil: there was none
-	ended   bool   // end was called
+	mu      sync.Mutex // it guards the fields below
+	awaited func()     // ends an await; nil: there was none
+	ended   bool       // end was called
+	limit   readLimit
 
 	ahead []byte // the begin of the next request, of a connection that was given back
 	blank int    // how many CR and LF may stand in front of it
@@ -145,7 +147,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.timedRead(p)
 	if n == 0 {
 		c.tires(len(p), err)
 		return n, err

@@ -56,7 +56,7 @@ func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	}
 	if s, ok := c.(*conn); ok && state == http.StateIdle {
 		s.answered.Store(l.Rests())
-		l.yielding.add(s)
+		s.yields.Store(true)
 	}
 }
 
@@ -64,20 +64,76 @@ func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 // http.Server sets after the end of a request is that of an idle connection. It sets the next
 // one when four bytes of a request are there, with or without a read.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	idle := c.answered.Swap(false)
+	idle := c.answered.Load() && c.answered.Swap(false) // most calls change nothing, and only read
 	if idle && c.origin.Listener.resting.pauses() {
 		idle, t = false, t.Add(restTime-RestAfter)
 	}
-	c.idle.Store(idle)
-	return c.Conn.SetReadDeadline(t)
+	if c.idle.Load() != idle {
+		c.idle.Store(idle)
+	}
+	return c.limitReads(t)
+}
+
+// readLimit is the deadline for the reads of a connection. http.Server sets ten for each request,
+// and most of them are followed by another one before the next read. Setting one changes a timer
+// of the runtime, so it is done only for a read: at its begin, or at once when one is under way.
+type readLimit struct {
+	wanted time.Time // zero: none
+	set    time.Time // on the inner connection
+	reads  int       // that are under way; with one, set is wanted
+}
+
+// limitReads sets the deadline for reads. It fails when the connection was closed here.
+func (c *conn) limitReads(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return net.ErrClosed
+	}
+	c.limit.wanted = t
+	if c.limit.reads > 0 {
+		return c.applyLimit()
+	}
+	return nil
+}
+
+// applyLimit sets the wanted deadline on the inner connection. The caller holds mu.
+func (c *conn) applyLimit() error {
+	if c.limit.set.Equal(c.limit.wanted) {
+		return nil
+	}
+	c.limit.set = c.limit.wanted
+	return c.Conn.SetReadDeadline(c.limit.set)
+}
+
+// timedRead reads from the inner connection until the deadline.
+func (c *conn) timedRead(p []byte) (int, error) {
+	c.mu.Lock()
+	c.limit.reads++
+	_ = c.applyLimit() // the read fails too
+	c.mu.Unlock()
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	c.limit.reads--
+	c.mu.Unlock()
+	return n, err
+}
+
+// SetDeadline sets the deadlines for reads and writes.
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.limitReads(t), c.SetWriteDeadline(t))
 }
 
 // pauses reports whether an idle connection stays with http.Server, because the kernel refused
 // to watch another one, as at fs.epoll.max_user_watches. After restTime one connection tries
 // again.
 func (r *resting) pauses() bool {
-	last, now := r.failed.Load(), time.Now()
-	return last != nil && (now.Sub(*last) < restTime || !r.failed.CompareAndSwap(last, &now))
+	last := r.failed.Load()
+	if last == nil {
+		return false
+	}
+	now := time.Now()
+	return now.Sub(*last) < restTime || !r.failed.CompareAndSwap(last, &now)
 }
 
 // tires decides, after a read without data, whether the next Close lets the connection rest.
@@ -91,8 +147,8 @@ func (c *conn) tires(size int, err error) {
 // deadline of an idle connection. roused makes it later, because the connection cannot rest then
 // and would be closed.
 func (c *conn) roused(n int) {
-	if c.idle.Swap(false) && n < 4 {
-		_ = c.Conn.SetReadDeadline(time.Now().Add(restTime)) // the next read fails too
+	if c.idle.Load() && c.idle.Swap(false) && n < 4 {
+		_ = c.limitReads(time.Now().Add(restTime)) // the next read fails too
 	}
 }
 
@@ -110,7 +166,7 @@ func (c *conn) end() error {
 	c.once.Do(func() {
 		c.stopWaiting()
 		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
-		c.origin.Listener.yielding.take(c)
+		c.origin.Listener.yielding.forget(c)
 		c.err = c.Conn.Close()
 		c.origin.Peer.Close()
 		if c.seat != nil {
@@ -144,8 +200,8 @@ func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 // stopWaiting marks the connection as ended, so that it is neither awaited nor rests from then
 // on, and ends an await. It is called before the connection is closed.
 func (c *conn) stopWaiting() {
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.ended = true
 	if c.awaited != nil {
 		c.awaited()
@@ -154,8 +210,8 @@ func (c *conn) stopWaiting() {
 
 // isEnded reports whether end was called.
 func (c *conn) isEnded() bool {
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.ended
 }
 
@@ -224,7 +280,7 @@ func (c *conn) unblank(b []byte) []byte {
 // begins reads what may be in front of a request, after a rest.
 func (c *conn) begins() {
 	var b [mostBlank]byte
-	_ = c.Conn.SetReadDeadline(time.Now().Add(RestAfter)) // the read fails too
+	_ = c.limitReads(time.Now().Add(RestAfter)) // the read fails too
 	n, _ := c.Read(b[:c.blank])
 	if n == 0 {
 		c.end()
@@ -277,34 +333,30 @@ func (l *Listener) expire(before time.Time) {
 	}
 }
 
-// yielding holds the connections of a listener that give way when it is full: those on which no
-// authenticated caller is served, such as a connection that rests, or one whose first request has
-// not arrived. A caller without a credential can hold as many as it likes, and keeps out none.
+// yielding finds the connections of a listener that give way when it is full (conn.yields): those
+// on which no authenticated caller is served, such as a connection that rests, or one whose first
+// request has not arrived. A caller without a credential can hold as many as it likes, and keeps
+// out none. All connections are listed, so that a request changes only its own.
 type yielding struct {
 	mu    sync.Mutex
 	conns map[*conn]struct{}
 }
 
-// add lets a connection give way from now on.
+// add lists a new connection, which gives way.
 func (y *yielding) add(c *conn) {
+	c.yields.Store(true)
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if c.isEnded() {
-		return
-	}
 	if y.conns == nil {
 		y.conns = make(map[*conn]struct{})
 	}
 	y.conns[c] = struct{}{}
 }
 
-// take removes a connection; false: it was removed before.
-func (y *yielding) take(c *conn) bool {
+func (y *yielding) forget(c *conn) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	_, ok := y.conns[c]
 	delete(y.conns, c)
-	return ok
 }
 
 // looks is how many connections giveWay compares.
@@ -314,6 +366,9 @@ const looks = 16
 // connections. False: there is none.
 func (y *yielding) giveWay(to seat, count func(seat) int) bool {
 	c := y.greediest(to, count)
+	for c != nil && !c.yields.CompareAndSwap(true, false) { // a caller is served meanwhile
+		c = y.greediest(to, count)
+	}
 	if c == nil {
 		return false
 	}
@@ -321,15 +376,15 @@ func (y *yielding) giveWay(to seat, count func(seat) int) bool {
 	return true
 }
 
-// greediest removes the connection with the highest count among a few, in no order, and returns
-// it; nil: there is none. Those of the zero seat give way to that seat alone: callers with many
+// greediest returns the connection with the highest count among a few, in no order; nil: there is
+// none. Those of the zero seat give way to that seat alone: callers with many
 // addresses would take the places of the daemon's own user one by one.
 func (y *yielding) greediest(to seat, count func(seat) int) (most *conn) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	looked := 0
 	for c := range y.conns {
-		if *c.seat == (seat{}) && to != (seat{}) {
+		if !c.yields.Load() || *c.seat == (seat{}) && to != (seat{}) {
 			continue
 		}
 		if most == nil || count(*c.seat) > count(*most.seat) {
@@ -339,6 +394,5 @@ func (y *yielding) greediest(to seat, count func(seat) int) (most *conn) {
 			break
 		}
 	}
-	delete(y.conns, most)
 	return most
 }

@@ -197,6 +197,8 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
+func (d *deadlines) Read([]byte) (int, error) { return 0, io.EOF }
+
 // The first bytes of a request may come shortly before the deadline after which a connection
 // rests, and the others later.
 func TestARequestThatHasBegunHasTime(t *testing.T) {
@@ -210,6 +212,7 @@ func TestARequestThatHasBegunHasTime(t *testing.T) {
 		c := &conn{Conn: d}
 		c.idle.Store(tt.idle)
 		c.roused(tt.n)
+		c.timedRead(nil)
 		if got := len(d.set) == 1 && time.Until(d.set[0]) > time.Minute; got != tt.want || c.idle.Load() {
 			t.Errorf("%+v: deadlines %v, idle %v", tt, d.set, c.idle.Load())
 		}

@@ -40,10 +40,15 @@ func known(t *testing.T, l *Listener) (answer chan struct{}) {
 	return answer
 }
 
-func (l *Listener) yields() int {
+func (l *Listener) yields() (n int) {
 	l.yielding.mu.Lock()
 	defer l.yielding.mu.Unlock()
-	return len(l.yielding.conns)
+	for c := range l.yielding.conns {
+		if c.yields.Load() {
+			n++
+		}
+	}
+	return n
 }
 
 const knownRequest = "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: yes\r\n\r\n"
