@@ -37,15 +37,27 @@ type acts struct {
 }
 
 // of returns the act of an exchange on a server.
-func (d *acts) of(x *front.Exchange, server, action, name string) gate.Act {
-	a := gate.Act{Who: x.Who, Action: action, Server: server, Name: name, Bytes: x.Size, SameProgram: x.SameProgram, Delivery: x.Delivery}
+func (d *acts) of(x *front.Exchange, server, action, name string) (a gate.Act) {
+	describe(&a, x, server, action, name)
 	if b := d.table.Load().byName[server]; b != nil {
 		a.Source = b.Source
 	}
+	return a
+}
+
+// describe fills in the act of an exchange on a server, except the source.
+func describe(a *gate.Act, x *front.Exchange, server, action, name string) {
+	a.Who, a.Action, a.Server, a.Name = x.Who, action, server, name
+	a.Bytes, a.SameProgram, a.Delivery = x.Size, x.SameProgram, x.Delivery
 	if x.Session != nil {
 		a.Session = x.Session.Digest
 	}
-	return a
+}
+
+// act fills in the act of an exchange on t.
+func (t *target) act(a *gate.Act, x *front.Exchange) {
+	describe(a, x, t.Server(), t.Method(), t.Name())
+	a.Source = t.b.Source
 }
 
 // on returns the act of an exchange on a resolved target.
@@ -53,20 +65,19 @@ func (d *acts) on(x *front.Exchange, t resolve.Target) gate.Act {
 	return d.of(x, t.Server(), t.Method(), t.Name())
 }
 
-// counted returns the act with its arguments and its charge. The server's limit is checked
+// counted fills in the act with its arguments and its charge. The server's limit is checked
 // here, so that a refusal has one record. A call takes a place only after it is let in, so a
 // refused call takes none.
-func (d *acts) counted(x *front.Exchange, t target) gate.Act {
-	act := d.on(x, t.Target)
+func (d *acts) counted(act *gate.Act, x *front.Exchange, t *target) {
+	t.act(act, x)
 	act.Args, act.With = argsOf(t), t.with
 	if t.b.traffic.full(t.b.MaxConcurrency) && !t.b.spares(d.own, x.Who) {
 		act.Over = failure.CapOf(t.b.Name, "max_concurrency")
 	}
-	return act
 }
 
 // argsOf returns the arguments that a decision may depend on.
-func argsOf(t target) []byte {
+func argsOf(t *target) []byte {
 	if t.Method() == "tools/call" || t.Method() == "prompts/get" {
 		return rawjson.Get(t.Params(), "arguments")
 	}

@@ -18,7 +18,7 @@ type outcome func(ok bool)
 // becomes part of each request, and a subscription part of the one listen, and the request is
 // answered here. done: the request is not sent to the server; otherwise settle has to be
 // called with its outcome.
-func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t target) (reply upstream.Reply, settle outcome, done bool, err error) {
+func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t *target) (reply upstream.Reply, settle outcome, done bool, err error) {
 	reply, settle = upstream.Reply{Result: rawjson.Empty}, func(bool) {}
 	switch t.Method() {
 	case "logging/setLevel":

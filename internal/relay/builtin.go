@@ -14,11 +14,15 @@ import (
 // builtin takes one request to a server that is part of the daemon. A call of a tool is
 // decided here, and the server records it together with its effect; an answer without a
 // record is withheld. Every other request is recorded like one to any server.
-func (k *calls) builtin(ctx context.Context, x *front.Exchange, t target) front.Reply {
+func (k *calls) builtin(ctx context.Context, x *front.Exchange, t *target) front.Reply {
 	if t.Method() != "tools/call" {
-		return k.decided(ctx, x, t, k.acts.counted(x, t))
+		return k.decided(ctx, x, t)
 	}
-	t, pass, refused := k.holding.admit(ctx, x, t, k.acts.counted(x, t).Deferred())
+	var act gate.Act
+	var pass gate.Pass
+	k.acts.counted(&act, x, t)
+	act = act.Deferred()
+	refused := k.holding.admit(ctx, x, t, &act, &pass)
 	if refused != nil {
 		return *refused
 	}

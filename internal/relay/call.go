@@ -16,7 +16,7 @@ import (
 )
 
 // call takes one request through the gate to a server and its answer back.
-func (k *calls) call(ctx context.Context, x *front.Exchange, t target) front.Reply {
+func (k *calls) call(ctx context.Context, x *front.Exchange, t *target) front.Reply {
 	if reply := k.leaving.unguided(x, t); reply != nil {
 		return *reply
 	}
@@ -27,21 +27,23 @@ func (k *calls) call(ctx context.Context, x *front.Exchange, t target) front.Rep
 		reply.Transient = t.b.Name == guideServer
 		return reply
 	}
-	return k.decided(ctx, x, t, k.acts.counted(x, t))
+	return k.decided(ctx, x, t)
 }
 
 // decided takes one request through the gate to a server, after the operator where policy
 // holds it.
-func (k *calls) decided(ctx context.Context, x *front.Exchange, t target, act gate.Act) front.Reply {
-	t, pass, reply := k.holding.admit(ctx, x, t, act)
-	if reply != nil {
+func (k *calls) decided(ctx context.Context, x *front.Exchange, t *target) front.Reply {
+	var act gate.Act
+	var pass gate.Pass
+	k.acts.counted(&act, x, t)
+	if reply := k.holding.admit(ctx, x, t, &act, &pass); reply != nil {
 		return *reply
 	}
-	return k.run(ctx, x, t, pass)
+	return k.run(ctx, x, t, &pass)
 }
 
 // run takes an admitted request to its server.
-func (k *calls) run(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) front.Reply {
+func (k *calls) run(ctx context.Context, x *front.Exchange, t *target, pass *gate.Pass) front.Reply {
 	if t.b.Scan != nil {
 		t.found = new(content.Findings)
 		defer func() {
@@ -53,14 +55,14 @@ func (k *calls) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 	reply, waits, err := k.atServer(ctx, x, t, pass)
 	if errors.Is(err, errStale) {
 		pass.Leave(resultHeld, 0)
-		return k.decided(ctx, x, t, k.acts.counted(x, t))
+		return k.decided(ctx, x, t)
 	}
 	if waits != nil {
 		pass.Leave(resultHeld, 0)
 		return *waits
 	}
 	if err != nil {
-		return k.failures.failCall(ctx, t, pass, err)
+		return k.failures.failCall(ctx, t, *pass, err)
 	}
 	if reply.Error != nil {
 		pass.Leave("error", int64(len(reply.Error.Raw)))
@@ -72,9 +74,9 @@ func (k *calls) run(ctx context.Context, x *front.Exchange, t target, pass gate.
 
 // atServer runs a request at its server. reply is the answer to a request that a built-in
 // server found to be held and that the operator has not let through.
-func (k *calls) atServer(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
+func (k *calls) atServer(ctx context.Context, x *front.Exchange, t *target, pass *gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
 	if t.b.Builtin != nil {
-		return k.withHeld(ctx, x, t, pass)
+		return k.withHeld(ctx, x, t, *pass)
 	}
 	out, err = k.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) { return k.forward(ctx, x, t) })
 	return out, nil, err
@@ -89,7 +91,7 @@ var errStale = errors.New("what the act was held under has changed")
 // waits it does not count as a call in flight. reply is the answer if the operator has not
 // let it through. The error of a call that waits for an event is an upstream.Waiting: that call
 // does not count as one in flight either. It is errStale if the request itself has to be decided again.
-func (k *calls) withHeld(ctx context.Context, x *front.Exchange, t target, pass gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
+func (k *calls) withHeld(ctx context.Context, x *front.Exchange, t *target, pass gate.Pass) (out upstream.Reply, reply *front.Reply, err error) {
 	for {
 		out, err = k.watch.atServer(ctx, t, func(ctx context.Context) (upstream.Reply, error) {
 			return k.forward(upstream.WithLeft(gate.WithPass(ctx, pass), x.Left), x, t)
@@ -106,14 +108,15 @@ func (k *calls) withHeld(ctx context.Context, x *front.Exchange, t target, pass 
 		if answer.Stale {
 			return out, nil, errStale
 		}
-		t, pass.Given = asShown(t, answer), answer.Approval
+		shown := asShown(*t, answer)
+		t, pass.Given = &shown, answer.Approval
 	}
 }
 
 // forward finds the connection and sends the request. A call that certainly did not reach the
 // server is sent once more, on a new connection if the old one is over. A call that may have
 // run is never repeated.
-func (k *calls) forward(ctx context.Context, x *front.Exchange, t target) (upstream.Reply, error) {
+func (k *calls) forward(ctx context.Context, x *front.Exchange, t *target) (upstream.Reply, error) {
 	b := t.b
 	leave, err := b.traffic.enter(b.MaxConcurrency, b.spares(k.acts.own, x.Who))
 	if err != nil {
@@ -154,17 +157,20 @@ func (k *calls) forward(ctx context.Context, x *front.Exchange, t target) (upstr
 }
 
 // exchange sends one request on one connection.
-func (k *calls) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
+func (k *calls) exchange(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t *target) (upstream.Reply, error) {
 	if hearsBeside(x, l, c, t) {
 		c.conn.Listen()
 	}
-	var err error
-	t.Target, err = c.offers.Settled(ctx, t.Target)
+	settled, err := c.offers.Settled(ctx, t.Target)
 	if errors.Is(err, pin.ErrWithheld) && !keepsHere(x, c, t.Method()) {
-		return k.disguise(ctx, x, l, c, t, err)
+		return k.disguise(ctx, x, l, c, *t, err)
 	}
 	if err != nil {
 		return upstream.Reply{}, err
+	}
+	if settled.Name() != t.Name() {
+		own := *t
+		own.Target, t = settled, &own
 	}
 	if x.Session == nil {
 		return k.ask(ctx, x, l, c, t)
@@ -180,13 +186,13 @@ func (k *calls) exchange(ctx context.Context, x *front.Exchange, l *link, c *liv
 
 // hearsBeside reports whether a legacy server may send something to a modern client during a
 // call. A server that answers with JSON sends it on the stream for messages outside of calls.
-func hearsBeside(x *front.Exchange, l *link, c *liveConn, t target) bool {
+func hearsBeside(x *front.Exchange, l *link, c *liveConn, t *target) bool {
 	return x.Era == front.Modern && c.era == front.Legacy && (l.says.caps != nil || era.Hearer(x) != "" ||
 		rawjson.GetPath(t.Params(), "_meta", "progressToken") != nil)
 }
 
 // ask sends one request to the server and returns its answer, both translated.
-func (k *calls) ask(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Reply, error) {
+func (k *calls) ask(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t *target) (upstream.Reply, error) {
 	req, err := k.translation.outgoing(ctx, x, l, c, t)
 	if err != nil {
 		return upstream.Reply{}, err
@@ -198,11 +204,11 @@ func (k *calls) ask(ctx context.Context, x *front.Exchange, l *link, c *liveConn
 		req.Logs = era.Hearer(x)
 	}
 	if x.Session == nil && l.says.caps != nil && c.era == front.Legacy && question.MayAsk(t.Method()) {
-		reply, questions, err := k.parkable(ctx, l, c, x, t, &req)
+		reply, questions, err := k.parkable(ctx, l, c, x, *t, &req)
 		if err != nil || questions {
 			return reply, err
 		}
-		return k.translation.incoming(x, l, c, t, reply)
+		return k.translation.incoming(x, l, c, *t, reply)
 	}
 	if l.shared() && question.MayAsk(t.Method()) {
 		call := &running{asked: t.Method() + " " + t.Name(), x: x}
@@ -210,14 +216,16 @@ func (k *calls) ask(ctx context.Context, x *front.Exchange, l *link, c *liveConn
 		defer c.ends(call)
 	}
 	reply, err := l.callWith(ctx, c, x, t, &req)
-	if w := upstream.Waits(err); w != nil {
-		return reply, w.Then(k.translation.later(x, l, c, t))
-	}
-	if err == nil && x.Session != nil && c.era == front.Modern {
-		reply, err = l.rounds(ctx, c, x, t, req, reply)
-	}
 	if err != nil {
+		if w := upstream.Waits(err); w != nil {
+			err = w.Then(k.translation.later(x, l, c, *t))
+		}
 		return reply, err
 	}
-	return k.translation.incoming(x, l, c, t, reply)
+	if x.Session != nil && c.era == front.Modern {
+		if reply, err = l.rounds(ctx, c, x, t, req, reply); err != nil {
+			return reply, err
+		}
+	}
+	return k.translation.incoming(x, l, c, *t, reply)
 }

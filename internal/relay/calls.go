@@ -73,7 +73,7 @@ func (k *calls) parkable(ctx context.Context, l *link, c *liveConn, x *front.Exc
 
 // resume continues a parked call with the client's answers. parked is false for a request
 // that continues none.
-func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply upstream.Reply, parked bool, err error) {
+func (k *calls) resume(ctx context.Context, x *front.Exchange, t *target) (reply upstream.Reply, parked bool, err error) {
 	if x.Era != front.Modern || !question.MayAsk(t.Method()) {
 		return reply, false, nil
 	}
@@ -90,15 +90,15 @@ func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply 
 			return reply, true, failure.Invalid{E: failure.Params}
 		}
 	}
-	own := t
+	own := *t
 	if own.Target, err = p.conn.offers.Settled(ctx, t.Target); err != nil {
 		p.cancel()
 		return upstream.Reply{}, true, err
 	}
 	p.attach(x)
 	p.answer(rawjson.Get(t.Params(), "inputResponses"))
-	reply, questions, err := p.await(ctx, x, t)
-	p.giveFindings(t)
+	reply, questions, err := p.await(ctx, x, *t)
+	p.giveFindings(*t)
 	if err == nil && !questions {
 		reply, err = k.translation.incoming(x, p.link, p.conn, own, reply)
 	}
@@ -107,7 +107,7 @@ func (k *calls) resume(ctx context.Context, x *front.Exchange, t target) (reply 
 
 // take returns the link for a call and counts the call there. A call that is known to ask
 // gets a connection without other calls, because a question there does not name its call.
-func (k *calls) take(x *front.Exchange, t target) *link {
+func (k *calls) take(x *front.Exchange, t *target) *link {
 	l := k.sessions.linkFor(x, t.b)
 	if l.private() && rawjson.Get(t.Params(), "task") != nil {
 		l.tasks.Store(true)

@@ -136,7 +136,8 @@ func (e *ear) cover(ctx context.Context) (*subscribe.Filter, error) {
 		cover = e.coverBuiltin
 	}
 	w := e.sub.from.watch.traces()
-	inner, m := w.stage(ctx, StageServer, e.pass.Act())
+	act := e.pass.Act()
+	inner, m := w.stage(ctx, StageServer, &act)
 	got, err := cover(inner, e.w)
 	w.end(m, serverWord(ctx, e.b.Name, upstream.Reply{}, err))
 	return got, err

@@ -116,7 +116,7 @@ func (a *failures) fail(ctx context.Context, server string, pass gate.Pass, err 
 }
 
 // failCall is fail, except that a mistake of the caller is answered as invalid.
-func (a *failures) failCall(ctx context.Context, t target, pass gate.Pass, err error) front.Reply {
+func (a *failures) failCall(ctx context.Context, t *target, pass gate.Pass, err error) front.Reply {
 	if reply := a.heldBack(t.Method(), pass, err); reply != nil {
 		return *reply
 	}

@@ -37,7 +37,8 @@ func (g *greetings) discover(ctx context.Context, x *front.Exchange, b *backend)
 }
 
 func (g *greetings) ofServer(ctx context.Context, x *front.Exchange, b *backend, hello func(*liveConn) []byte) front.Reply {
-	pass, err := g.watch.traces().decide(ctx, g.gate, g.acts.of(x, b.Name, x.Method, ""))
+	act := g.acts.of(x, b.Name, x.Method, "")
+	pass, err := g.watch.traces().decide(ctx, g.gate, &act)
 	if err != nil {
 		return g.failures.refused(err)
 	}
@@ -60,7 +61,8 @@ func (g *greetings) ofServer(ctx context.Context, x *front.Exchange, b *backend,
 // ofAll answers initialize and discover of the aggregate. The answer is result, the
 // capabilities, between, Doorward's serverInfo and end, in this order.
 func (g *greetings) ofAll(ctx context.Context, x *front.Exchange, result []byte, between, end string) front.Reply {
-	pass, err := g.watch.traces().decide(ctx, g.gate, g.acts.of(x, "", x.Method, ""))
+	act := g.acts.of(x, "", x.Method, "")
+	pass, err := g.watch.traces().decide(ctx, g.gate, &act)
 	if err != nil {
 		return g.failures.refused(err)
 	}

@@ -16,11 +16,11 @@ import (
 
 // openHandles replaces the handles that were sealed for this client by the server's own
 // values: the state of a question, a cursor, the id of a task. Members that have a meaning
-// only between two modern ends are removed for others.
-func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t target) ([]byte, error) {
+// only between two modern ends are removed for others. misspelt is that of survey.
+func (tr *translation) openHandles(x *front.Exchange, l *link, c *liveConn, t *target, misspelt bool) ([]byte, error) {
 	p := t.Params()
 	switch {
-	case (question.MayAsk(t.Method()) || isTask(t.Method())) && misspeltHandle(p):
+	case misspelt && (question.MayAsk(t.Method()) || isTask(t.Method())):
 		return nil, failure.Invalid{E: failure.Params}
 	case question.MayAsk(t.Method()) && x.Era == front.Modern && c.era == front.Modern:
 		raw := rawjson.Get(p, "requestState")
@@ -64,22 +64,24 @@ func issued(cursor []byte) []byte {
 	return cursor
 }
 
-// misspeltHandle reports whether params has a member that some parsers take for a handle: the
-// server would get its value without the seal being checked.
-func misspeltHandle(params []byte) bool {
-	for at := range rawjson.Fields(params) {
+// survey returns the member _meta of params. misspelt reports whether params has a member that
+// some parsers take for a handle: the server would get its value without the seal being checked.
+func survey(params []byte) (meta []byte, misspelt bool) {
+	for at, value := range rawjson.Fields(params) {
 		quoted := at.In(params)
-		if len(quoted) < len(`"taskId"`) { // no spelling is shorter than the shortest name
+		if len(quoted) < len(`"_meta"`) || string(quoted) == `"arguments"` { // no spelling of a name below
 			continue
 		}
 		key, _ := wire.Text(quoted)
+		if key == "_meta" {
+			meta = value.In(params)
+			continue
+		}
 		for _, handle := range handles {
-			if key != handle && wire.Resembles(key, handle) {
-				return true
-			}
+			misspelt = misspelt || key != handle && wire.Resembles(key, handle)
 		}
 	}
-	return false
+	return meta, misspelt
 }
 
 // handles are the members of params that Doorward seals.
@@ -88,7 +90,7 @@ var handles = [...]string{"requestState", "inputResponses", "taskId"}
 // inputRequired forwards a multi-round-trip result whose questions were decided.
 // The state is sealed, because the server cannot bind it to a user that it never
 // sees.
-func (tr *translation) inputRequired(x *front.Exchange, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+func (tr *translation) inputRequired(x *front.Exchange, c *liveConn, t *target, reply upstream.Reply) (upstream.Reply, error) {
 	if x.Era != front.Modern || c.era != front.Modern || !question.MayAsk(t.Method()) {
 		return reply, failure.ErrAsksTooMuch
 	}
@@ -120,7 +122,7 @@ func needsURL(x *front.Exchange, c *liveConn, method string, e *wire.Error) bool
 
 // urlRequired makes a result that requires input from the questions of such an error, which
 // were decided and labelled before.
-func (tr *translation) urlRequired(x *front.Exchange, t target, e *wire.Error) (upstream.Reply, error) {
+func (tr *translation) urlRequired(x *front.Exchange, t *target, e *wire.Error) (upstream.Reply, error) {
 	requests, n := rawjson.Empty, 0
 	for params := range rawjson.Elements(rawjson.Get(e.Data, wire.Elicitations)) {
 		n++
@@ -140,7 +142,7 @@ func (tr *translation) urlRequired(x *front.Exchange, t target, e *wire.Error) (
 }
 
 // replay removes the state of urlRequired from the params of a call that is made again.
-func (tr *translation) replay(x *front.Exchange, t target) ([]byte, error) {
+func (tr *translation) replay(x *front.Exchange, t *target) ([]byte, error) {
 	inner, err := tr.seal.OpenState(rawjson.Get(t.Params(), "requestState"), x.Who, t.Target)
 	if err != nil || string(inner) != string(replayed) {
 		return nil, failure.Invalid{E: failure.State} // a legacy server makes no state, and a parked call was looked up before
@@ -165,7 +167,7 @@ func (tr *translation) openTask(x *front.Exchange, l *link, params []byte) ([]by
 
 // sealTask protects a task's id from other principals. It seals a new id, and puts the
 // client's own spelling where the client named the task.
-func (tr *translation) sealTask(x *front.Exchange, l *link, t target, result []byte) []byte {
+func (tr *translation) sealTask(x *front.Exchange, l *link, t *target, result []byte) []byte {
 	id := rawjson.Get(result, "taskId")
 	if id == nil {
 		return result
@@ -190,7 +192,7 @@ func isTask(method string) bool {
 
 // taskError returns the error for a request about tasks that this connection does not carry; nil:
 // it does.
-func taskError(x *front.Exchange, l *link, c *liveConn, t target) error {
+func taskError(x *front.Exchange, l *link, c *liveConn, t *target) error {
 	switch {
 	case !strings.HasPrefix(t.Method(), "tasks/"):
 		return nil

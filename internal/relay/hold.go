@@ -52,30 +52,40 @@ type holding struct {
 
 // admit takes an act through the gate. An act that policy holds waits for the operator first
 // and is then decided again, so that a policy or a definition that changed meanwhile leads to
-// a new question. reply is the answer if the act may not happen now.
-func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act gate.Act) (target, gate.Pass, *front.Reply) {
-	t, act = h.claimed(x, t, act)
+// a new question. t and pass become those of the request that was let in. reply is the answer if
+// the act may not happen now.
+func (h *holding) admit(ctx context.Context, x *front.Exchange, t *target, act *gate.Act, pass *gate.Pass) (reply *front.Reply) {
+	h.claimed(x, t, act)
+	if err := h.enter(ctx, t.b, act, pass); err != nil {
+		return h.waited(ctx, x, t, act, pass, err)
+	}
+	return nil
+}
+
+// enter takes an act through the gate once.
+func (h *holding) enter(ctx context.Context, b *backend, act *gate.Act, pass *gate.Pass) (err error) {
+	act.Generation = b.fallen.Load()
+	*pass, err = h.watch.decide(ctx, h.gate, act)
+	return err
+}
+
+// waited is admit for an act that the gate has not let in, for the reason err.
+func (h *holding) waited(ctx context.Context, x *front.Exchange, t *target, act *gate.Act, pass *gate.Pass, err error) (reply *front.Reply) {
 	var notes []string
-	for looked := false; ; {
-		act.Generation = t.b.fallen.Load()
-		pass, err := h.watch.decide(ctx, h.gate, act)
-		var held *gate.Held
-		if !errors.As(err, &held) {
-			if err == nil {
-				return t, pass, nil
-			}
+	for looked := false; err != nil; err = h.enter(ctx, t.b, act, pass) {
+		held, is := errors.AsType[*gate.Held](err)
+		if !is {
 			reply := h.failures.refused(err)
-			return t, pass, &reply
+			return &reply
 		}
 		parked := h.continued(x, t, held)
 		if !looked && parked == nil { // once for a question: a server that ends when it is asked would be started again without end
 			looked = true
-			var reply *front.Reply
 			if notes, reply = h.withheld(ctx, x, t, held); reply != nil {
-				return t, pass, reply
+				return reply
 			}
 		}
-		if act.Definition == "" && h.described(t.b, &act) || respawned(t.b, act.Generation) {
+		if act.Definition == "" && h.described(t.b, act) || respawned(t.b, act.Generation) {
 			continue
 		}
 		if act.Approval = parked; parked != nil {
@@ -84,15 +94,16 @@ func (h *holding) admit(ctx context.Context, x *front.Exchange, t target, act ga
 		}
 		answer, reply := h.await(ctx, x, t, held, act.Args, notes...)
 		if reply != nil {
-			return t, gate.Pass{}, reply
+			return reply
 		}
-		if t = asShown(t, answer); answer.Run != "" {
+		if *t = asShown(*t, answer); answer.Run != "" {
 			act.Args = argsOf(t)
 		}
 		act.Approval, looked = answer.Approval, answer.Stale
-		h.described(t.b, &act)
+		h.described(t.b, act)
 		respawned(t.b, act.Generation)
 	}
+	return nil
 }
 
 // lookFirst is how long a server may take to say what it offers before the operator is asked.
@@ -104,7 +115,7 @@ const noteWithheld = "what the server offers under this name is withheld (doorwa
 // withheld looks whether pinning withholds the tool of a held call, which could not run after an
 // approval. For the owner it refuses the call. Any other caller must not be able to tell the tool
 // from one that does not exist, which is held: the call is held too, with a note for the operator.
-func (h *holding) withheld(ctx context.Context, x *front.Exchange, t target, held *gate.Held) (notes []string, reply *front.Reply) {
+func (h *holding) withheld(ctx context.Context, x *front.Exchange, t *target, held *gate.Held) (notes []string, reply *front.Reply) {
 	if t.Method() != "tools/call" || t.b.Pin == nil {
 		return nil, nil
 	}
@@ -143,11 +154,11 @@ func (h *holding) outdated(b *backend, held *gate.Held) bool {
 
 // questionOf returns the question about a held act. It keeps nothing else of the message, whose
 // _meta may be long: a question may stay open for longer than its exchange.
-func (h *holding) questionOf(x *front.Exchange, t target, held gate.Held, run []byte, notes []string) approval.Call {
+func (h *holding) questionOf(x *front.Exchange, t *target, held gate.Held, run []byte, notes []string) approval.Call {
 	args := rawjson.Canonical(held.Act.Args)
 	held.Act.Args, held.Act.Form = nil, nil
 	b, session := t.b, x.Session
-	return approval.Call{Held: &held, Act: held.Act, Args: args, Rest: restOf(t), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x),
+	return approval.Call{Held: &held, Act: held.Act, Args: args, Rest: restOf(t.Method(), t.Params()), Run: rawjson.Canonical(run), Notes: notes, Client: program(x.Who), Session: sessionKey(x),
 		Stale: func() bool { return h.outdated(b, &held) }, Gone: func() bool { return session != nil && session.Context().Err() != nil }}
 }
 
@@ -172,12 +183,12 @@ func asShown(t target, a approval.Answer) target {
 
 // claimed prepares an act for the check whether policy holds it. It removes the state of the
 // operator's page from a call that comes back from there.
-func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, gate.Act) {
+func (h *holding) claimed(x *front.Exchange, t *target, act *gate.Act) {
 	if act.Holds = h.hold != nil; !act.Holds {
-		return t, act
+		return
 	}
 	if h.gate.AsksOfClaims(t.Server()) {
-		h.described(t.b, &act)
+		h.described(t.b, act)
 	}
 	if x.Era == front.Modern && h.seal.IsPage(rawjson.Get(t.Params(), "requestState"), x.Who, t.Target) {
 		if plain, ok := t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"})); ok {
@@ -185,7 +196,6 @@ func (h *holding) claimed(x *front.Exchange, t target, act gate.Act) (target, ga
 		}
 	}
 	act.Form = formOf(t)
-	return t, act
 }
 
 // described adds the claims of the tool's definition, and reports whether the definition
@@ -203,7 +213,7 @@ func (h *holding) described(b *backend, act *gate.Act) bool {
 
 // continued returns the approval of a call that continues a parked one: that one was approved
 // when it began, and the state leads to that run alone.
-func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.Approval {
+func (h *holding) continued(x *front.Exchange, t *target, held *gate.Held) *gate.Approval {
 	state := rawjson.Get(t.Params(), "requestState")
 	if state == nil || x.Era != front.Modern || !question.MayAsk(t.Method()) {
 		return nil
@@ -215,7 +225,7 @@ func (h *holding) continued(x *front.Exchange, t target, held *gate.Held) *gate.
 }
 
 // await asks the operator about a held act. run is the raw arguments of the call itself.
-func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *gate.Held, run []byte, notes ...string) (approval.Answer, *front.Reply) {
+func (h *holding) await(ctx context.Context, x *front.Exchange, t *target, held *gate.Held, run []byte, notes ...string) (approval.Answer, *front.Reply) {
 	call := h.questionOf(x, t, *held, run, notes)
 	token := rawjson.GetPath(t.Params(), "_meta", "progressToken")
 	page := !t.back && x.Era == front.Modern && question.HasURLMode(x) && h.hold.Page() != ""
@@ -242,7 +252,7 @@ func (h *holding) await(ctx context.Context, x *front.Exchange, t target, held *
 }
 
 // unapproved answers a call that the operator has not let through.
-func (h *holding) unapproved(ctx context.Context, x *front.Exchange, t target, act gate.Act, a approval.Answer, err error) *front.Reply {
+func (h *holding) unapproved(ctx context.Context, x *front.Exchange, t *target, act gate.Act, a approval.Answer, err error) *front.Reply {
 	switch {
 	case errors.Is(err, approval.ErrFull):
 		reply := h.failures.refused(h.gate.Refuse(act, ruleQueue, gate.CodeUnavailable, sessionWait))
@@ -265,7 +275,7 @@ func (h *holding) unapproved(ctx context.Context, x *front.Exchange, t target, a
 
 // pending tells a client that its call waits for the operator. A call of a tool gets a
 // result, which the model reads; other methods get an error.
-func (h *holding) pending(x *front.Exchange, t target, a approval.Answer) *front.Reply {
+func (h *holding) pending(x *front.Exchange, t *target, a approval.Answer) *front.Reply {
 	text := fmt.Sprintf("This call was not made yet: it waits for the approval of a person, as number %d, until %s. Make the same call again later to get its result.",
 		a.Pending, a.Expires.UTC().Format(time.RFC3339))
 	data := rawjson.Set(nil, rawjson.Edit{Key: "pending", Value: strconv.AppendUint(nil, a.Pending, 10)},
@@ -287,7 +297,7 @@ func (h *holding) pending(x *front.Exchange, t target, a approval.Answer) *front
 }
 
 // claimsOf reports whether a tool declares an output schema.
-func (h *holding) claimsOf(t target) (schema, known bool) {
+func (h *holding) claimsOf(t *target) (schema, known bool) {
 	if t.b.Pin == nil {
 		return false, false
 	}
@@ -298,7 +308,7 @@ func (h *holding) claimsOf(t target) (schema, known bool) {
 // sendToPage asks a modern client to open the page where the operator decides. The question has
 // an elicitationId, as in 2025-11-25: the official Rust SDK refuses a question of mode url without
 // one, and other clients ignore it.
-func (h *holding) sendToPage(x *front.Exchange, t target, a approval.Answer) (*front.Reply, error) {
+func (h *holding) sendToPage(x *front.Exchange, t *target, a approval.Answer) (*front.Reply, error) {
 	state, err := h.seal.SealPage(x.Who, t.Target)
 	if err != nil {
 		return nil, fmt.Errorf("sealing a held call: %w", err)

@@ -60,18 +60,21 @@ var errLeak = &failure.Content{Rule: ruleLeak}
 // Mcp-Param headers and an unknown method. A find outside the params is held back instead of
 // cut: a header would still carry what was cut from the params, and the name that was decided
 // must be the name that is sent.
-func (v *leaving) request(x *front.Exchange, t target) (target, error) {
-	out, ok := v.search(v.acts.on(x, t.Target), t.Params(), beside(t.Method(), x.Header)...)
+func (v *leaving) request(x *front.Exchange, t *target) (*target, error) {
+	var act gate.Act
+	t.act(&act, x)
+	out, ok := v.search(act, t.Params(), beside(t.Method(), x.Header)...)
 	if !ok {
 		return t, errLeak
 	}
 	if rawjson.Same(out, t.Params()) {
 		return t, nil
 	}
-	if t.Target, ok = t.With(out); !ok {
+	cut := *t
+	if cut.Target, ok = t.With(out); !ok {
 		return t, errLeak
 	}
-	return t, nil
+	return &cut, nil
 }
 
 // search returns the part of params that may go to a server. False: nothing may. The texts in
@@ -175,11 +178,12 @@ func (v *leaving) declares(x *front.Exchange, b *backend, d declaration) bool {
 
 // unguided denies calls of callers that could not be given full guidance, if the operator
 // requires that. nil: the call goes on.
-func (v *leaving) unguided(x *front.Exchange, t target) *front.Reply {
+func (v *leaving) unguided(x *front.Exchange, t *target) *front.Reply {
 	if t.Method() != "tools/call" || t.b.Name == guideServer {
 		return nil
 	}
-	act := v.acts.on(x, t.Target)
+	var act gate.Act
+	t.act(&act, x)
 	reason := v.guide.Refuses(act)
 	if reason == "" {
 		return nil

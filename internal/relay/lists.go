@@ -42,7 +42,7 @@ type lists struct {
 // of serves a list on the route of one server. If the server does not answer in time, the
 // answer is its approved list. If nothing was approved, the client waits as for any other
 // request.
-func (v *lists) of(ctx context.Context, x *front.Exchange, t target) front.Reply {
+func (v *lists) of(ctx context.Context, x *front.Exchange, t *target) front.Reply {
 	k, ok := listing.PinKind(x.Method)
 	if !ok || t.b.Pin == nil || listing.Cursor(x.Params) != nil || !t.b.Pin.Knows(k) {
 		return v.calls.call(ctx, x, t)
@@ -122,7 +122,9 @@ func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 	l := v.sessions.linkFor(x, t.b)
 	limited, cancel := context.WithTimeout(ctx, l.late.patience(x.Method, false))
 	defer cancel()
-	pass, err := v.watch.decide(ctx, v.gate, v.acts.counted(x, t))
+	var act gate.Act
+	v.acts.counted(&act, x, &t)
+	pass, err := v.watch.decide(ctx, v.gate, &act)
 	if failure.OwnLimit(err) {
 		return listing.Share{Server: p.Server, Refused: err}
 	}
@@ -131,7 +133,7 @@ func (v *lists) share(ctx context.Context, x *front.Exchange, kind listing.Kind,
 		reply = v.failures.refused(err)
 	} else {
 		t.shelf = new(shelving)
-		reply = v.calls.run(limited, x, t, pass)
+		reply = v.calls.run(limited, x, &t, &pass)
 	}
 	if reply.Error != nil || reply.None {
 		out := listing.Share{Server: p.Server}
@@ -252,11 +254,11 @@ func (v *lists) known(ctx context.Context, x *front.Exchange, asked resolve.Targ
 	if c == nil || !c.keeps() {
 		return nil
 	}
-	clean, err := v.leaving.request(x, t)
+	clean, err := v.leaving.request(x, &t)
 	if err != nil || !rawjson.Same(clean.Params(), t.Params()) {
 		return nil
 	}
-	req, err := v.translation.outgoing(ctx, x, l, c, t)
+	req, err := v.translation.outgoing(ctx, x, l, c, &t)
 	if err != nil {
 		return nil
 	}
@@ -285,7 +287,7 @@ func (v *lists) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 	act := v.acts.of(x, "", x.Method, "")
 	act.With, act.Each = with, servers
 	w := v.watch.traces()
-	pass, err := w.decide(ctx, v.gate, act)
+	pass, err := w.decide(ctx, v.gate, &act)
 	if errors.Is(err, gate.ErrNone) {
 		return nil
 	}
@@ -293,7 +295,7 @@ func (v *lists) fromShelves(ctx context.Context, x *front.Exchange, kind listing
 		return err
 	}
 	allowed := pass.Servers()
-	_, m := w.stage(ctx, StageKnown, act)
+	_, m := w.stage(ctx, StageKnown, &act)
 	defer w.end(m, "ok")
 	var size int64
 	for i, p := range pages {

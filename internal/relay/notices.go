@@ -82,11 +82,11 @@ func (n *notices) toServer(ctx context.Context, x *front.Exchange) *wire.Error {
 // notify takes one notification through the gate to a server, which is started if needed.
 func (n *notices) notify(ctx context.Context, x *front.Exchange, l *link, t resolve.Target) *wire.Error {
 	w, act := n.watch.traces(), n.acts.on(x, t)
-	pass, err := w.decide(ctx, n.gate, act)
+	pass, err := w.decide(ctx, n.gate, &act)
 	if err != nil {
 		return n.failures.refused(err).Error
 	}
-	ctx, m := w.stage(ctx, StageServer, act)
+	ctx, m := w.stage(ctx, StageServer, &act)
 	e := n.carried(ctx, x, l, t, act, pass)
 	w.end(m, noticeWord(e))
 	return e

@@ -69,21 +69,19 @@ type watch struct {
 func (w watch) traces() watch { return watch{w.o, true} }
 
 // begin begins a stage of a request to one server.
-func (w watch) begin(ctx context.Context, s Stage, t target) (context.Context, Mark) {
-	return w.mark(ctx, Mark{Stage: s, Server: t.Server(), Method: t.Method(), Name: t.Name()})
-}
-
-// stage is begin for an act without a target.
-func (w watch) stage(ctx context.Context, s Stage, act gate.Act) (context.Context, Mark) {
-	return w.mark(ctx, Mark{Stage: s, Server: act.Server, Method: act.Action, Name: act.Name})
-}
-
-func (w watch) mark(ctx context.Context, m Mark) (context.Context, Mark) {
+func (w watch) begin(ctx context.Context, s Stage, t *target) (context.Context, Mark) {
 	if w.o == nil {
 		return ctx, Mark{}
 	}
-	m.Uncounted = w.uncounted
-	return w.o.Begin(ctx, m)
+	return w.o.Begin(ctx, Mark{Stage: s, Server: t.Server(), Method: t.Method(), Name: t.Name(), Uncounted: w.uncounted})
+}
+
+// stage is begin for an act without a target.
+func (w watch) stage(ctx context.Context, s Stage, act *gate.Act) (context.Context, Mark) {
+	if w.o == nil {
+		return ctx, Mark{}
+	}
+	return w.o.Begin(ctx, Mark{Stage: s, Server: act.Server, Method: act.Action, Name: act.Name, Uncounted: w.uncounted})
 }
 
 // end ends a stage.
@@ -94,27 +92,29 @@ func (w watch) end(m Mark, result string) {
 }
 
 // decide enters the gate, as a stage.
-func (w watch) decide(ctx context.Context, g *gate.Gate, act gate.Act) (gate.Pass, error) {
+func (w watch) decide(ctx context.Context, g *gate.Gate, act *gate.Act) (pass gate.Pass, err error) {
 	_, m := w.stage(ctx, StageDecision, act)
-	pass, err := g.Enter(act)
+	pass, err = g.Enter(*act)
 	m.Ref = pass.Ref
 	w.end(m, decisionWord(err))
 	return pass, err
 }
 
 // atServer sends a request to its server, as a stage.
-func (w watch) atServer(ctx context.Context, t target, send func(context.Context) (upstream.Reply, error)) (upstream.Reply, error) {
+func (w watch) atServer(ctx context.Context, t *target, send func(context.Context) (upstream.Reply, error)) (upstream.Reply, error) {
 	inner, m := w.begin(ctx, StageServer, t)
 	reply, err := send(inner)
-	if call := upstream.Waits(err); call != nil {
-		return reply, call.Then(w.later(t, m))
+	if err != nil {
+		if call := upstream.Waits(err); call != nil {
+			return reply, call.Then(w.later(*t, m))
+		}
 	}
 	w.answered(ctx, t, m, reply, err)
 	return reply, err
 }
 
 // answered ends the stage of a request to its server.
-func (w watch) answered(ctx context.Context, t target, m Mark, reply upstream.Reply, err error) {
+func (w watch) answered(ctx context.Context, t *target, m Mark, reply upstream.Reply, err error) {
 	m.Known = t.b.Builtin != nil && err == nil && reply.Error == nil
 	w.end(m, serverWord(ctx, t.b.Name, reply, err))
 }
@@ -122,7 +122,7 @@ func (w watch) answered(ctx context.Context, t target, m Mark, reply upstream.Re
 // later ends the stage with the reply to a call that waits.
 func (w watch) later(t target, m Mark) func(context.Context, upstream.Reply, error) (upstream.Reply, error) {
 	return func(ctx context.Context, reply upstream.Reply, err error) (upstream.Reply, error) {
-		w.answered(ctx, t, m, reply, err)
+		w.answered(ctx, &t, m, reply, err)
 		return reply, err
 	}
 }

@@ -16,7 +16,7 @@ import (
 // mirror checks the Mcp-Param-* headers of a modern client against the body, and makes those
 // that a modern HTTP server needs: from the body where the tool's schema names them,
 // otherwise as they came (Streamable HTTP, "Server Behavior for Custom Headers").
-func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target, req *upstream.Request) error {
+func (tr *translation) mirror(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t *target, req *upstream.Request) error {
 	if t.Method() != "tools/call" {
 		return nil
 	}

@@ -71,7 +71,7 @@ type parked struct {
 
 func (p *parked) run(t target, req *upstream.Request) {
 	defer p.link.calls.Add(-1)
-	reply, err := p.link.callThrough(p.ctx, p.conn, t, req, p.hear)
+	reply, err := p.link.callThrough(p.ctx, p.conn, &t, req, p.hear)
 	p.conn.ends(&p.running)
 	p.mu.Lock()
 	p.over, p.reply, p.err = true, reply, err
@@ -100,6 +100,9 @@ func (p *parked) takeOpen() []*inquiry {
 // hear takes one message of the server during the call. Other messages than questions go to
 // the request that waits, or are kept for the next one.
 func (p *parked) hear(e upstream.Event) {
+	if !p.link.asks.screen(p.conn, p.found, &e) {
+		return
+	}
 	if e.ID != nil {
 		p.ask(e)
 		return

@@ -24,8 +24,10 @@ func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	if err != nil {
 		return front.Reply{Error: unresolved(x.Method, err)}
 	}
-	if level := era.LevelOf(x); x.Era == front.Modern && level != nil && era.Severity(level) < 0 {
-		return front.Reply{Error: failure.Params}
+	if x.Era == front.Modern {
+		if level := era.LevelOf(x); level != nil && era.Severity(level) < 0 {
+			return front.Reply{Error: failure.Params}
+		}
 	}
 	if reply := r.leaving.hello(x); reply != nil {
 		return *reply
@@ -37,7 +39,7 @@ func (r *Relay) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	if !ok { // removed since the front looked it up
 		return front.Reply{Error: failure.NoServer, Status: http.StatusNotFound}
 	}
-	return r.single(ctx, x, t)
+	return r.single(ctx, x, &t)
 }
 
 // unresolved answers a request whose target cannot be resolved.
@@ -57,7 +59,7 @@ func unknown(method string) *wire.Error {
 }
 
 // single serves a request on a route of one server, names as they are.
-func (r *Relay) single(ctx context.Context, x *front.Exchange, t target) front.Reply {
+func (r *Relay) single(ctx context.Context, x *front.Exchange, t *target) front.Reply {
 	b := t.b
 	switch x.Method {
 	case "ping":
@@ -111,7 +113,7 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 		}
 		if t, ok := r.table.Load().aim(asked.At(h.link.b.Name)); ok {
 			t.with = with
-			wg.Go(func() { r.calls.call(ctx, x, t) })
+			wg.Go(func() { r.calls.call(ctx, x, &t) })
 		}
 	}
 	wg.Wait()
@@ -124,11 +126,11 @@ func (r *Relay) routed(ctx context.Context, x *front.Exchange, asked resolve.Tar
 	if !ok || !r.sight.visible(x.Who, t.b.Name) && !r.sight.shut(x.Who, t.b) {
 		return front.Reply{Error: unknown(x.Method)}
 	}
-	if args := argsOf(t); args != nil {
+	if args := argsOf(&t); args != nil {
 		own := naming.Server(t.b.Name).Arguments(args)
 		if t.Target, ok = t.With(rawjson.Set(t.Params(), rawjson.Edit{Key: "arguments", Value: own})); !ok {
 			return front.Reply{Error: failure.Params}
 		}
 	}
-	return r.calls.call(ctx, x, t)
+	return r.calls.call(ctx, x, &t)
 }

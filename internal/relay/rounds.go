@@ -27,7 +27,7 @@ const (
 // session, and repeats the call with the answers until the server has a result. A legacy
 // client sees one call that takes long. An error never says that the call was not run,
 // because its first round was.
-func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t target, req upstream.Request, reply upstream.Reply) (upstream.Reply, error) {
+func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t *target, req upstream.Request, reply upstream.Reply) (upstream.Reply, error) {
 	var urls question.Completions
 	defer urls.Send(x)
 	params := rawjson.Set(req.Params, rawjson.Edit{Key: "inputResponses"}, rawjson.Edit{Key: "requestState"})
@@ -56,7 +56,7 @@ func (l *link) rounds(ctx context.Context, c *liveConn, x *front.Exchange, t tar
 
 // nextRound repeats a call. If the connection is over and the round certainly did not reach
 // the server, it uses a new connection: a modern server needs nothing but the state.
-func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, *liveConn, error) {
+func (l *link) nextRound(ctx context.Context, c *liveConn, x *front.Exchange, t *target, req *upstream.Request) (upstream.Reply, *liveConn, error) {
 	reply, err := l.callWith(ctx, c, x, t, req)
 	if !failure.NotRun(err) || ctx.Err() != nil {
 		return reply, c, err

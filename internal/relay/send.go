@@ -16,49 +16,51 @@ import (
 // refusedHeaders reports whether a modern HTTP server wants other Mcp-Param headers. It has
 // then changed its tools without notice, and has not run the call (Streamable HTTP, "Client
 // Behavior").
-func (l *link) refusedHeaders(c *liveConn, t target, reply upstream.Reply) bool {
+func (l *link) refusedHeaders(c *liveConn, t *target, reply upstream.Reply) bool {
 	return reply.Error != nil && reply.Error.Code == front.CodeHeaderMismatch && t.Method() == "tools/call" && l.mirrors(c)
 }
 
 // callWith sends one request, and applies the content rules to all its messages.
-func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t target, req *upstream.Request) (upstream.Reply, error) {
-	return l.callThrough(ctx, c, t, req, func(e upstream.Event) { l.during(c, x, e) })
+func (l *link) callWith(ctx context.Context, c *liveConn, x *front.Exchange, t *target, req *upstream.Request) (upstream.Reply, error) {
+	found := t.found
+	return l.callThrough(ctx, c, t, req, func(e upstream.Event) {
+		if l.asks.screen(c, found, &e) {
+			l.during(c, x, e)
+		}
+	})
 }
 
-// callThrough is callWith with hear as the receiver of the server's messages during the call.
-func (l *link) callThrough(ctx context.Context, c *liveConn, t target, req *upstream.Request, hear func(upstream.Event)) (upstream.Reply, error) {
+// callThrough is callWith with hear as the receiver of the server's messages during the call,
+// which screens them.
+func (l *link) callThrough(ctx context.Context, c *liveConn, t *target, req *upstream.Request, hear func(upstream.Event)) (upstream.Reply, error) {
 	if err := content.Request(l.b.Scan, t.found, req); err != nil {
 		return upstream.Reply{}, err
 	}
-	r := receiver{b: l.b, c: c, t: t, changes: c.offers.Changes(t.Method())}
-	reply, err := c.conn.Call(ctx, req, func(e upstream.Event) {
-		if l.asks.screen(c, t.found, &e) {
-			hear(e)
-		}
-	})
+	changes := c.offers.Changes(t.Method())
+	reply, err := c.conn.Call(ctx, req, hear)
+	if err == nil {
+		return received(ctx, l.b, c, t, changes, reply)
+	}
 	if w := upstream.Waits(err); w != nil {
-		return reply, w.Then(r.take)
+		own := *t
+		err = w.Then(func(ctx context.Context, reply upstream.Reply, err error) (upstream.Reply, error) {
+			if err != nil {
+				return reply, err
+			}
+			return received(ctx, l.b, c, &own, changes, reply)
+		})
 	}
-	return r.take(ctx, reply, err)
+	return reply, err
 }
 
-// receiver takes the reply of a server to one request.
-type receiver struct {
-	b       *backend
-	c       *liveConn
-	t       target
-	changes uint64 // of its list, before the request
-}
-
-// take applies the content rules and the pins to the reply.
-func (r receiver) take(ctx context.Context, reply upstream.Reply, err error) (upstream.Reply, error) {
-	if err != nil {
+// received applies the content rules and the pins to the reply to a request. changes is the
+// state of its list before the request.
+func received(ctx context.Context, b *backend, c *liveConn, t *target, changes uint64, reply upstream.Reply) (upstream.Reply, error) {
+	reply, err := content.Reply(b.Scan, t.found, t.Method(), reply)
+	if err != nil || reply.Error != nil {
 		return reply, err
 	}
-	if reply, err = content.Reply(r.b.Scan, r.t.found, r.t.Method(), reply); err != nil || reply.Error != nil {
-		return reply, err
-	}
-	shown, err := r.c.offers.Shown(ctx, r.t.Target, r.changes, reply.Result)
+	shown, err := c.offers.Shown(ctx, t.Target, changes, reply.Result)
 	return upstream.Reply{Result: shown, Plain: reply.Plain && rawjson.Same(shown, reply.Result)}, err
 }
 

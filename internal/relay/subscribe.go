@@ -101,7 +101,7 @@ func (s *subscription) listenTo(ctx context.Context, b *backend, with *gate.Char
 	if !room {
 		act.Over = failure.CapOf(b.Name, "max_streams")
 	}
-	pass, err := k.watch.traces().decide(ctx, k.gate, act)
+	pass, err := k.watch.traces().decide(ctx, k.gate, &act)
 	if err != nil {
 		if room {
 			b.traffic.leaveStream()

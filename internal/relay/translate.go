@@ -18,15 +18,16 @@ import (
 
 // outgoing makes the upstream request of an exchange: the params as they came, apart from
 // what the eras and the sealed handles require.
-func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t target) (upstream.Request, error) {
+func (tr *translation) outgoing(ctx context.Context, x *front.Exchange, l *link, c *liveConn, t *target) (upstream.Request, error) {
 	req := upstream.Request{Method: t.Method(), Params: t.Params()}
 	if err := taskError(x, l, c, t); err != nil {
 		return req, err
 	}
 	// A server's progress may be read after the call has ended, when the buffer of its params
 	// is used again, so the token is a copy.
-	req.ProgressToken = bytes.Clone(rawjson.GetPath(t.Params(), "_meta", "progressToken"))
-	params, err := tr.openHandles(x, l, c, t)
+	meta, misspelt := survey(t.Params())
+	req.ProgressToken = bytes.Clone(rawjson.Get(meta, "progressToken"))
+	params, err := tr.openHandles(x, l, c, t, misspelt)
 	if err != nil {
 		return req, err
 	}
@@ -69,7 +70,7 @@ func (tr *translation) modernMeta(x *front.Exchange, b *backend) []rawjson.Edit 
 // incoming makes the client's answer from a server's: the bytes that came, apart from what
 // the eras and the sealed handles require.
 func (tr *translation) incoming(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
-	reply, err := tr.translated(x, l, c, t, reply)
+	reply, err := tr.translated(x, l, c, &t, reply)
 	if err != nil || x.Server != "" {
 		return reply, err
 	}
@@ -92,7 +93,7 @@ func (tr *translation) later(x *front.Exchange, l *link, c *liveConn, t target) 
 }
 
 // translated is incoming with the server's own names.
-func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t target, reply upstream.Reply) (upstream.Reply, error) {
+func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t *target, reply upstream.Reply) (upstream.Reply, error) {
 	url := needsURL(x, c, t.Method(), reply.Error)
 	reply, err := l.asks.questions.inReply(x, reply)
 	switch {
@@ -106,12 +107,13 @@ func (tr *translation) translated(x *front.Exchange, l *link, c *liveConn, t tar
 		reply.Error = era.Error(x.Era, c.era, reply.Error)
 		return reply, nil
 	}
-	switch kind, _ := rawjson.GetString(reply.Result, "resultType"); {
-	case x.Era == front.Legacy && c.era == front.Legacy:
-	case kind == "input_required":
-		return tr.inputRequired(x, c, t, reply)
-	case x.Era == front.Legacy && kind != "" && kind != "complete":
-		return upstream.Reply{Error: failure.NewKind}, nil
+	if x.Era == front.Modern || c.era == front.Modern {
+		switch kind, _ := rawjson.GetString(reply.Result, "resultType"); {
+		case kind == "input_required":
+			return tr.inputRequired(x, c, t, reply)
+		case x.Era == front.Legacy && kind != "" && kind != "complete":
+			return upstream.Reply{Error: failure.NewKind}, nil
+		}
 	}
 	if listing.Is(t.Method()) {
 		if t.Method() == "tools/list" && x.Era == front.Legacy && x.Server == "" && !makesTasks(l, c) { // the aggregate declares tasks

@@ -28,7 +28,7 @@ func (k *calls) disguise(ctx context.Context, x *front.Exchange, l *link, c *liv
 	}
 	t.Target = t.Renamed(made)
 	t.Target, _ = t.With(rawjson.Set(t.Params(), edits...))
-	req, err := k.translation.outgoing(ctx, x, l, c, t)
+	req, err := k.translation.outgoing(ctx, x, l, c, &t)
 	if err != nil {
 		return upstream.Reply{}, held
 	}

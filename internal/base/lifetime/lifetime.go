@@ -15,13 +15,13 @@ func New(parent context.Context) (ctx context.Context, end context.CancelFunc) {
 	if l.err = parent.Err(); l.err != nil {
 		return l, func() {}
 	}
-	switch p := parent.(type) {
-	case *life:
-		l.stop = p.AfterFunc(func() { l.finish(p.Err()) })
-	default:
-		if parent.Done() != nil {
-			l.stop = context.AfterFunc(parent, func() { l.finish(parent.Err()) })
+	if p, ok := parent.(*life); ok {
+		l.own.f = l.follow
+		if !p.add(&l.own) {
+			l.follow()
 		}
+	} else if parent.Done() != nil {
+		l.stop = context.AfterFunc(parent, l.follow)
 	}
 	return l, l.end
 }
@@ -29,7 +29,8 @@ func New(parent context.Context) (ctx context.Context, end context.CancelFunc) {
 // life is the context that New returns. Its lock is not held while another context ends.
 type life struct {
 	parent context.Context
-	stop   func() bool // ends the wait for the parent's end; nil: it has none
+	own    waiter      // in the list of a parent that is a life
+	stop   func() bool // ends the wait for the end of any other parent; nil: there is none
 
 	mu    sync.Mutex
 	done  chan struct{} // nil: Done was not called
@@ -70,18 +71,25 @@ func (l *life) Done() <-chan struct{} {
 // ends that, and reports whether f will not be called. Package context calls it for each
 // context that is derived from this one; such an f returns at once.
 func (l *life) AfterFunc(f func()) (stop func() bool) {
+	w := &waiter{f: f}
+	if !l.add(w) {
+		go f()
+	}
+	return func() bool { return l.remove(w) }
+}
+
+// add puts a waiter into the list; false: the context has ended.
+func (l *life) add(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err != nil {
-		go f()
-		return func() bool { return false }
+	if w.called = l.err != nil; w.called {
+		return false
 	}
-	w := &waiter{f: f, next: l.first}
-	if l.first != nil {
-		l.first.prev = w
+	if w.next = l.first; w.next != nil {
+		w.next.prev = w
 	}
 	l.first = w
-	return func() bool { return l.remove(w) }
+	return true
 }
 
 // remove takes a waiter out of the list; false: it was taken before.
@@ -107,10 +115,15 @@ func (l *life) remove(w *waiter) bool {
 // end is the context.CancelFunc.
 func (l *life) end() {
 	l.finish(context.Canceled)
-	if l.stop != nil {
+	if p, ok := l.parent.(*life); ok {
+		p.remove(&l.own)
+	} else if l.stop != nil {
 		l.stop()
 	}
 }
+
+// follow ends the context after its parent.
+func (l *life) follow() { l.finish(l.parent.Err()) }
 
 // finish ends the context and what was derived from it.
 func (l *life) finish(err error) {

@@ -67,17 +67,21 @@ func refusedByQuality(params string) bool {
 // once reports that no header that affects the decision appears twice: another parser might
 // use the other value.
 func once(h http.Header) bool {
-	for _, k := range [...]string{"Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", protocol.HeaderSession} {
-		if len(h[k]) > 1 {
-			return false
-		}
-	}
 	for k, v := range h {
-		if len(v) > 1 && strings.HasPrefix(k, "Mcp-Param-") {
+		if len(v) > 1 && decides(k) {
 			return false
 		}
 	}
 	return true
+}
+
+// decides reports whether a header affects the decision about a request.
+func decides(k string) bool {
+	switch k {
+	case "Authorization", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-Id", protocol.HeaderSession:
+		return true
+	}
+	return strings.HasPrefix(k, "Mcp-Param-")
 }
 
 // namespace returns the client's label of its project; empty: none, or not well-formed. It is

@@ -21,7 +21,7 @@ func NewArrivals() (*Arrivals, error) {
 	if err := a.open(unix.EPOLLIN | unix.EPOLLRDHUP); err != nil {
 		return nil, fmt.Errorf("watching connections: %w", err)
 	}
-	if err := a.ends.open(0); err != nil {
+	if err := a.ends.open(unix.EPOLLRDHUP); err != nil {
 		return nil, errors.Join(fmt.Errorf("watching connections: %w", err), a.poller.Close())
 	}
 	return a, nil

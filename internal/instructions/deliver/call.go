@@ -32,7 +32,8 @@ func (c *conn) Call(ctx context.Context, r *upstream.Request, on func(upstream.E
 		return upstream.Reply{}, fmt.Errorf("the instruction server: %w", upstream.ErrNotSent)
 	}
 	if pass, ok := c.pass(ctx); ok {
-		c.s.conns.borne(pass.Act())
+		act := pass.Act()
+		c.s.conns.borne(&act)
 	}
 	switch r.Method {
 	case "tools/list":

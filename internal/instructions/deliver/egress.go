@@ -18,7 +18,7 @@ const actionCanary = rulePrefix + "canary"
 // may be sent: params itself if nothing was cut out. Each delivery whose ref is found is
 // recorded; if that fails, the request is blocked. blocked: the request must not be sent.
 func (s *Server) Outgoing(a gate.Act, params []byte) (out []byte, blocked bool) {
-	s.conns.borne(a)
+	s.conns.borne(&a)
 	s.leaks.recalled(s.closing, s.storage.begun.Load().Add(patience))
 	if s.o.Refs == nil || s.o.Refs.Empty() {
 		return params, false

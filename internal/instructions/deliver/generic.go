@@ -38,7 +38,7 @@ func (s *Server) Greeting(ctx context.Context, a gate.Act) (text, degraded strin
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s.storage.settle(ctx)
-	s.conns.borne(a)
+	s.conns.borne(&a)
 	if !s.storage.Used() {
 		return "", ""
 	}
@@ -58,7 +58,7 @@ func (s *Server) Greeting(ctx context.Context, a gate.Act) (text, degraded strin
 // Refuses returns the reason for which the calls of a caller are refused, if the operator
 // requires full guidance (fail_closed); empty: they are not refused.
 func (s *Server) Refuses(a gate.Act) (reason string) {
-	s.conns.borne(a)
+	s.conns.borne(&a)
 	if !s.o.FailClosed {
 		return ""
 	}

@@ -11,12 +11,12 @@ import (
 // borne notes the delivery session of a request of an MCP session, which determines what
 // its client is told of list changes. An MCP session has one client, and has one token at
 // a time. It is called for every request.
-func (t *conns) borne(a gate.Act) {
+func (t *conns) borne(a *gate.Act) {
 	if a.Session == "" || a.Delivery == "" || a.Delivery == unjudged || a.Delivery == endedSession || !a.Who.Valid() {
 		return
 	}
 	if c := t.of(a.Session); c != nil && c.who.Key() == a.Who.Key() {
-		c.bear(a)
+		c.bear(*a)
 	}
 }
 

@@ -29,8 +29,11 @@ func HearsLog(x *front.Exchange, message []byte) bool {
 // Hearer returns the key under which a request receives a legacy server's log messages: each
 // client receives them once for each level that it names. Empty: the request receives none.
 func Hearer(x *front.Exchange) string {
+	if x.Era != front.Modern {
+		return ""
+	}
 	level := LevelOf(x)
-	if x.Era != front.Modern || Severity(level) < 0 {
+	if Severity(level) < 0 {
 		return ""
 	}
 	return x.Who.Key() + " " + string(level)

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -90,6 +91,23 @@ func BenchmarkAct(b *testing.B) {
 		}
 		out.Ref = seq
 		l.Later(&out)
+	}
+}
+
+// BenchmarkActOfAProgram is BenchmarkAct with as many facts as a local program has.
+func BenchmarkActOfAProgram(b *testing.B) {
+	l, r := benchLog(b, audit.Options{}), benchRecord()
+	var facts []principal.Fact
+	for _, name := range []string{"uid", "gid", "groups", "pid", "exe", "exe_sha256", "parent_exe", "parents", "start", "cgroup", "unit", "label", "instance"} {
+		facts = append(facts, principal.Fact{Name: name, Value: strings.Repeat("v", 40), Grade: principal.Attested})
+	}
+	r.Who = principal.New("uid:1000", facts...)
+	for b.Loop() {
+		seq, err := l.Append(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Later(&audit.Record{Kind: audit.Outcome, Source: "gate", Who: r.Who, Session: r.Session, Action: r.Action, Resource: r.Resource, Ref: seq, Result: "ok"})
 	}
 }
 

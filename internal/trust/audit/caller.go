@@ -46,8 +46,7 @@ func (c *callers) appendReferring(dst []byte, b body, next uint64) []byte {
 		return append(dst, b.text...)
 	}
 	if first := c.known[string(who)]; first != 0 {
-		dst = append(append(dst, b.text[:b.from]...), AsMember...)
-		dst = strconv.AppendUint(dst, first, 10)
+		dst = strconv.AppendUint(append(append(dst, b.text[:b.from]...), AsMember...), first, 10)
 		return append(dst, b.text[b.to:]...)
 	}
 	if c.known == nil || len(c.known) >= CallersKept || c.bytes > callerBytes {

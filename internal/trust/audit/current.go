@@ -6,7 +6,6 @@ package audit
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/doorward/doorward/internal/base/durable"
@@ -19,14 +18,27 @@ type segment struct {
 	size    int64   // length up to the end of the last record
 	uncut   bool    // there may be bytes behind size; they must be cut off before a write
 	callers callers // those that this segment has in full
+	out     []byte  // buffer of lines
+}
+
+// lines returns the lines of groups, which follow those up to last, and the tip behind them.
+// The lines are valid until the next call.
+func (s *segment) lines(last tip, groups ...*group) ([]byte, tip) {
+	out := s.out[:0]
+	for _, g := range groups {
+		for _, it := range g.items {
+			out = appendLine(out, it.body, &last, &s.callers)
+		}
+	}
+	if s.out = out; cap(out) > maxKept {
+		s.out = nil
+	}
+	return out, last
 }
 
 // write appends lines. After a failure it cuts off what was written of them.
 func (s *segment) write(lines []byte) error {
-	n, err := s.file.Write(lines)
-	if err == nil && n < len(lines) {
-		err = io.ErrShortWrite
-	}
+	_, err := s.file.Write(lines) // an error also when only a part was written
 	if err != nil {
 		s.cut()
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/principal"
@@ -28,12 +29,15 @@ func genesis() (t tip) {
 	return t
 }
 
-// newBody returns the body of the line of r: the members from time to ref, each with its
-// comma in front. These members do not depend on the place in the chain, so a body is made
-// before any lock is taken.
-func newBody(r *Record, now time.Time) body {
-	dst := append(make([]byte, 0, 512), `,"time":"`...)
-	dst = append(appendTime(dst, now), '"')
+// bodies holds memory for bodies, of a size that most facts fit into. It belongs to the
+// appender until the body was copied into a group.
+var bodies = sync.Pool{New: func() any { return new([4096]byte) }}
+
+// makeBody appends the body of the line of r to dst, which is empty: the members from time to
+// ref, each with its comma in front. These members do not depend on the place in the chain,
+// so a body is made before any lock is taken.
+func makeBody(dst []byte, r *Record, now time.Time) body {
+	dst = append(appendTime(append(dst, `,"time":"`...), now), '"')
 	dst = appendText(dst, `,"kind":`, r.Kind)
 	dst = appendText(dst, `,"source":`, r.Source)
 	if r.Who.Valid() {
@@ -138,8 +142,7 @@ func appendLine(dst []byte, b body, t *tip, c *callers) []byte {
 	t.seq++
 	dst = strconv.AppendUint(append(dst, `{"seq":`...), t.seq, 10)
 	dst = c.appendReferring(dst, b, t.seq)
-	dst = append(append(dst, prevMember...), t.hash[:]...)
-	dst = append(dst, '"')
+	dst = append(append(append(dst, prevMember...), t.hash[:]...), '"')
 	sum := sha256.Sum256(dst[start:])
 	hex.Encode(t.hash[:], sum[:])
 	dst = append(append(dst, hashMember...), t.hash[:]...)

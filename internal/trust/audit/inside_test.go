@@ -1,6 +1,11 @@
 package audit
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
+
+func newBody(r *Record, now time.Time) body { return makeBody(nil, r, now) }
 
 func openLog(t *testing.T, dir string, o Options) *Log {
 	t.Helper()

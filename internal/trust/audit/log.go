@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,7 @@ type Log struct {
 	busy    bool // there is a leader
 	closed  bool
 	next    *group  // collects records
+	written *group  // was written before next; the group after next uses its buffers
 	tip     tip     // the last record in the file
 	end     int64   // its end in the segment
 	dirty   bool    // something was written since the last fsync
@@ -49,7 +51,6 @@ type Log struct {
 	alarm   alarm
 
 	// Used by the leader only.
-	out    []byte
 	seg    segment // its file is also read under mu or syncMu
 	signed bool    // a checkpoint exists, so that records may follow
 
@@ -72,11 +73,10 @@ type Log struct {
 // a failed write the next Append tries again, so that the log recovers when there is
 // space; after Close or a failed sync it does not.
 func (l *Log) Append(r *Record) (seq uint64, err error) {
-	return l.appendAll(newBody(r, l.o.Now()))
+	buf := bodies.Get().(*[4096]byte)
+	defer bodies.Put(buf)
+	return l.appendAll(makeBody(buf[:0], r, l.o.Now()))
 }
-
-// maxKept is the capacity up to which the buffer of a write is reused.
-const maxKept = 1 << 20
 
 // AppendGroup records rs one behind the other and returns the number of the
 // first. They are on the disk when it returns without an error, with either value of
@@ -86,7 +86,7 @@ const maxKept = 1 << 20
 func (l *Log) AppendGroup(rs []*Record) (first uint64, err error) {
 	var bodies []body
 	for _, r := range rs {
-		bodies = append(bodies, newBody(r, l.o.Now()))
+		bodies = append(bodies, makeBody(make([]byte, 0, 512), r, l.o.Now()))
 	}
 	if first, err = l.appendAll(bodies...); err != nil || l.o.Always || len(rs) == 0 {
 		return first, err
@@ -122,7 +122,9 @@ func (l *Log) appendAll(bodies ...body) (first uint64, err error) {
 // be written r is kept, up to a limit; lost records are counted, and an event
 // reports the number. After Close, Later does nothing.
 func (l *Log) Later(r *Record) {
-	body := newBody(r, l.o.Now())
+	buf := bodies.Get().(*[4096]byte)
+	defer bodies.Put(buf)
+	body := makeBody(buf[:0], r, l.o.Now())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -144,6 +146,7 @@ func (l *Log) Later(r *Record) {
 func (l *Log) settle(g *group) error {
 	for !g.done {
 		if l.busy {
+			g.awaited = true
 			g.result.Wait()
 		} else {
 			l.lead() // g is l.next: a group leaves that place only when it is led
@@ -152,58 +155,44 @@ func (l *Log) settle(g *group) error {
 	return g.err
 }
 
+// alone is the most records that wait when one caller makes acts one after the other: the
+// outcome of the last and the decision of the next.
+const alone = 2
+
 // lead writes the collected group, which has a record. The caller holds mu; lead releases it
-// during the write.
+// during the write. With more than one caller lead first lets other goroutines run, so that
+// what they append is part of the write.
 func (l *Log) lead() {
+	if l.busy = true; len(l.next.items) > alone {
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
 	g, end := l.next, l.tip
-	l.next, l.busy = newGroup(&l.mu), true
+	l.next = l.written.emptied()
 	refused, lost, err := l.trouble.refused, l.trouble.lost, l.broken
-	notices := l.trouble.notices(l.o.Now)
+	var notices group
+	l.trouble.notices(&notices, l.o.Now)
 	l.mu.Unlock()
 
-	first := end.seq + 1 + uint64(len(notices))
-	size := g.size + len(g.items)*lineRest
-	for _, n := range notices {
-		size += len(n.text) + lineRest
-	}
 	if err == nil {
-		err = l.store(int64(size), func() []byte {
-			t := l.tip // only the leader changes it
-			out := lines(l.out[:0], notices, g, &t, &l.seg.callers)
-			if l.out = out; cap(out) > maxKept {
-				l.out = nil
-			}
-			end = t
-			return out
-		})
+		end, err = l.store(&notices, g)
 	}
 
 	l.mu.Lock()
 	l.busy = false
 	if err == nil {
+		g.first = l.tip.seq + 1 + uint64(len(notices.items)+g.front)
 		l.tip, l.end = end, l.seg.size
-		g.first = first + uint64(g.front)
 		l.dirty = l.dirty || !l.o.Always
 		l.trouble.over(l.o.Log, refused, lost)
 	} else {
 		g.err = l.trouble.began(l.o.Log, g, l.next, err)
 	}
 	l.alarm.wake()
-	g.done = true
+	g.done, l.written = true, g
 	g.result.Broadcast()
 	l.next.result.Signal() // an appender that waits for it leads it
-}
-
-// lines appends the lines of a write to out: the notices, then the group. *t is the tip
-// before the first line, and afterwards the last line.
-func lines(out []byte, notices []body, g *group, t *tip, c *callers) []byte {
-	for _, n := range notices {
-		out = appendLine(out, n, t, c)
-	}
-	for _, it := range g.items {
-		out = appendLine(out, it.body, t, c)
-	}
-	return out
 }
 
 // State returns the condition of the log. It does not wait for a write.

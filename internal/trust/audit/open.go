@@ -49,7 +49,7 @@ func Open(dir string, o Options) (*Log, error) {
 	o = o.withDefaults()
 	o.Log = o.Log.With("dir", dir)
 	l := &Log{dir: dir, o: o, lock: held, tip: genesis(), seg: segment{number: 1}}
-	l.next = newGroup(&l.mu)
+	l.next, l.written = newGroup(&l.mu), newGroup(&l.mu)
 	l.alarm.kick, l.stop, l.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if err = l.recover(); err == nil {
 		l.flush()

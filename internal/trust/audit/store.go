@@ -10,37 +10,38 @@ import (
 	"github.com/doorward/doorward/internal/base/durable"
 )
 
-// store appends whole lines of at most size bytes to the log, or leaves it as it was.
-// make returns the lines; it is called after the segment for them was chosen, and again
-// after a rotation. Only the leader calls store.
-func (l *Log) store(size int64, make func() []byte) (err error) {
+// store appends the notices and g to the log, or leaves it as it was, and returns the tip
+// behind them. The lines are made after the segment for them was chosen, and again after a
+// rotation. Only the leader calls store.
+func (l *Log) store(notices, g *group) (end tip, err error) {
 	defer func() {
 		if err != nil {
-			l.seg.callers.reset() // make may have added callers whose lines were not written
+			l.seg.callers.reset() // lines may have added callers whose lines were not written
 		}
 	}()
-	if err := l.ready(size); err != nil {
-		return err
+	most := notices.size + g.size + (len(notices.items)+len(g.items))*lineRest
+	if err := l.ready(int64(most)); err != nil {
+		return end, err
 	}
-	lines := make()
+	lines, end := l.seg.lines(l.tip, notices, g)
 	err = l.seg.write(lines)
 	if durable.FileFull(err) && l.seg.size > 0 && !l.seg.uncut {
 		if err = l.rotate(); err == nil {
-			lines = make()
+			lines, end = l.seg.lines(l.tip, notices, g)
 			err = l.seg.write(lines)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("writing the audit log: %w", err)
+		return end, fmt.Errorf("writing the audit log: %w", err)
 	}
 	if l.o.Always {
 		if err := l.final(toDisk(l.seg.file, l.seg.size+int64(len(lines)))); err != nil {
 			l.seg.cut()
-			return err
+			return end, err
 		}
 	}
 	l.seg.size += int64(len(lines))
-	return nil
+	return end, nil
 }
 
 // ready makes sure that the segment is open, ends with the last record, and has

@@ -54,22 +54,21 @@ func (t *trouble) lasting() error {
 	return t.why
 }
 
-// notices returns the events that report the numbers of refused and lost records. They
+// notices adds the events that report the numbers of refused and lost records to g. They
 // are written before all other records.
-func (t *trouble) notices(now func() time.Time) (bodies []body) {
+func (t *trouble) notices(g *group, now func() time.Time) {
 	if t.refused > 0 {
-		bodies = append(bodies, event(now(), Record{Action: "audit.refused", Count: t.refused, Reason: "records that could not be written; their acts were refused"}))
+		g.add(event(now(), Record{Action: "audit.refused", Count: t.refused, Reason: "records that could not be written; their acts were refused"}), true)
 	}
 	if t.lost > 0 {
-		bodies = append(bodies, event(now(), Record{Action: "audit.lost", Count: t.lost, Reason: "outcomes and events dropped while the log could not be written"}))
+		g.add(event(now(), Record{Action: "audit.lost", Count: t.lost, Reason: "outcomes and events dropped while the log could not be written"}), true)
 	}
-	return bodies
 }
 
 // event returns the body of an event about the log itself.
 func event(now time.Time, r Record) body {
 	r.Kind, r.Source = Event, "audit"
-	return newBody(&r, now)
+	return makeBody(nil, &r, now)
 }
 
 // state fills in s. final is the error of a failed sync, or nil.

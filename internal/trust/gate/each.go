@@ -23,7 +23,7 @@ func (g *Gate) enterEach(a Act) (Pass, error) {
 	set := g.policy.Load()
 	var allowed, rules []string
 	for _, a.Server = range a.Each {
-		if d := set.Decide(question(a)); d.Allow {
+		if d := set.Decide(question(&a)); d.Allow {
 			allowed = append(allowed, a.Server)
 			if !slices.Contains(rules, d.Rule) {
 				rules = append(rules, d.Rule)

@@ -186,7 +186,7 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 	if a.Each != nil {
 		return g.enterEach(a)
 	}
-	p, err := g.decide(a)
+	p, err := g.decide(&a)
 	if err != nil || a.deferred {
 		return p, err
 	}
@@ -195,32 +195,32 @@ func (g *Gate) Enter(a Act) (Pass, error) {
 
 // decide applies policy, approval and limits in the order of Enter, and records a
 // refusal. It does not record an allowed act.
-func (g *Gate) decide(a Act) (Pass, error) {
+func (g *Gate) decide(a *Act) (Pass, error) {
 	set := g.policy.Load()
 	d := set.Decide(question(a))
 	if !d.Allow {
-		return Pass{}, g.refuse(a, limit{rule: d.Rule, code: CodeDenied}, 0)
+		return Pass{}, g.refuse(*a, limit{rule: d.Rule, code: CodeDenied}, 0)
 	}
 	if d.Ask.Rule == "" {
 		a.Approval = nil // the act needs none
-	} else if b := bind(set, a); !a.Approval.take(b) {
-		return Pass{}, &Held{Ask: d.Ask, Binding: b, Act: a}
+	} else if b := bind(set, *a); !a.Approval.take(b) {
+		return Pass{}, &Held{Ask: d.Ask, Binding: b, Act: *a}
 	}
 	if a.Over != "" {
-		return Pass{}, g.refuse(a, limit{rule: a.Over, code: CodeUnavailable, wait: capWait}, 0)
+		return Pass{}, g.refuse(*a, limit{rule: a.Over, code: CodeUnavailable, wait: capWait}, 0)
 	}
-	used := g.accountOf(&a)
-	if l := g.charge(used, &a); l.rule != "" {
-		return Pass{}, g.refuse(a, l, 0)
+	used := g.accountOf(a)
+	if l := g.charge(used, a); l.rule != "" {
+		return Pass{}, g.refuse(*a, l, 0)
 	}
 	a.Args = nil // it may alias a message that is released before the act ends
-	p := Pass{gate: g, act: a, resource: resource(a), used: used, rule: d.Rule}
+	p := Pass{gate: g, act: *a, resource: resource(a), used: used, rule: d.Rule}
 	if a.deferred {
 		p.made = new(made)
 	}
 	return p, nil
 }
 
-func question(a Act) policy.Request {
+func question(a *Act) policy.Request {
 	return policy.Request{Who: a.Who, Action: a.Action, Server: a.Server, Name: a.Name, Args: a.Args, SameProgram: a.SameProgram, Holds: a.Holds && a.Each == nil, Tool: a.Tool}
 }

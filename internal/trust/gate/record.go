@@ -63,12 +63,12 @@ func (p *Pass) allowed() audit.Record {
 
 // recorded writes r, the decision of Enter, and returns the pass with its number. After an
 // error the charge has ended.
-func (p Pass) recorded(r audit.Record) (_ Pass, err error) {
+func (p *Pass) recorded(r audit.Record) (_ Pass, err error) {
 	if p.Ref, err = p.gate.log.Append(&r); err != nil {
 		p.used.leave(&p.act)
 		return Pass{}, unrecorded(p.act, p.rule, err)
 	}
-	return p, nil
+	return *p, nil
 }
 
 // Recorded reports whether a record of the deferred act was made.
@@ -106,7 +106,7 @@ func waitFor(code int) time.Duration {
 // refuse records a refusal; ref is the seq of the decision that let the act begin, or 0.
 func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
 	g.refusals.of(l.code).Add(1)
-	r := record(&a, resource(a))
+	r := record(&a, resource(&a))
 	r.Kind, r.Decision, r.Rule, r.Bytes, r.Ref = audit.Decision, audit.Deny, l.rule, a.Bytes, ref
 	seq, err := g.log.Append(&r)
 	if err != nil {
@@ -114,7 +114,7 @@ func (g *Gate) refuse(a Act, l limit, ref uint64) *Refusal {
 	}
 	refusal := &Refusal{Code: l.code, Ref: seq, Rule: l.rule, Wait: l.wait, Who: a.Who}
 	if l.code == CodeDenied {
-		refusal.Asked = question(a)
+		refusal.Asked = question(&a)
 	}
 	return refusal
 }
@@ -127,7 +127,7 @@ func unrecorded(a Act, rule string, err error) *Refusal {
 // act. It holds the name of the rule, never the text. ref is the seq of the act's
 // decision, or 0 for a message that a server sent without a request.
 func Finding(a Act, ref uint64, rule, result string, n int64) *audit.Record {
-	r := record(&a, resource(a))
+	r := record(&a, resource(&a))
 	r.Kind, r.Source, r.Rule, r.Result, r.Count, r.Ref = audit.Event, "scan", rule, result, n, ref
 	return &r
 }
@@ -136,7 +136,7 @@ func record(a *Act, resource string) audit.Record {
 	return audit.Record{Source: cmp.Or(a.Source, "gate"), Who: a.Who, Session: a.Session, Action: a.Action, Resource: resource, Count: a.servers}
 }
 
-func resource(a Act) string {
+func resource(a *Act) string {
 	if a.Name == "" {
 		return a.Server
 	}

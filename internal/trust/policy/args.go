@@ -107,18 +107,12 @@ func (r *argReader) value(depth int, inSet bool) types.Value {
 	case 't', 'f':
 		return types.Boolean(tok.Bool())
 	case '0':
-		return numberOf(tok.String())
+		if n := long(tok.String()); n != nil {
+			return n
+		}
+		return types.String(tok.String())
 	}
 	return nil
-}
-
-// numberOf returns an integer that fits as a Long, and any other number as a String of
-// its characters.
-func numberOf(digits string) types.Value {
-	if n := long(digits); n != nil {
-		return n
-	}
-	return types.String(digits)
 }
 
 // object reads an object. n selects the members of the outermost object; nil: all members.

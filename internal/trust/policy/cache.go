@@ -23,10 +23,6 @@ type key struct {
 	sameProgram               bool
 }
 
-func keyOf(q Request) key {
-	return key{q.Who.Identity(), q.Action, q.Server, q.Name, q.SameProgram}
-}
-
 func (k *key) fits() bool {
 	return len(k.who) <= maxIdentity && len(k.action)+len(k.server)+len(k.name) <= maxNames
 }

@@ -8,11 +8,11 @@ import "github.com/doorward/doorward/internal/trust/principal"
 // Decide answers q. An act of a started agent is allowed if it is allowed to the agent
 // and to each of its ancestors; otherwise the first denial is the answer.
 func (s *Set) Decide(q Request) Decision {
-	d := s.decideHeld(q)
+	d := s.decideHeld(&q)
 	for who := q.Who.Parent(); who != nil && d.Allow; who = who.Parent() {
 		// The session id that the agent echoes says nothing about its ancestor's program.
 		q.Who, q.SameProgram = who, false
-		above := s.decideHeld(q)
+		above := s.decideHeld(&q)
 		if !above.Allow {
 			above.Reason = beyondParent
 			return above
@@ -28,7 +28,7 @@ func (s *Set) Decide(q Request) Decision {
 const beyondParent = "the agent or person that started this agent is not permitted either"
 
 // decideAlone answers q for its caller, without its ancestors and without tools.ask.
-func (s *Set) decideAlone(q Request) Decision {
+func (s *Set) decideAlone(q *Request) Decision {
 	if !q.Who.Valid() {
 		return nobody
 	}

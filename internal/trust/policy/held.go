@@ -18,7 +18,7 @@ func asks(r *rule) bool { return r.asks != "" }
 
 // decideHeld answers q for its caller without its ancestors, and determines whether the
 // act is held. An act that must be held and cannot is denied.
-func (s *Set) decideHeld(q Request) Decision {
+func (s *Set) decideHeld(q *Request) Decision {
 	d := s.decideAlone(q)
 	if !d.Allow || !canWait(q) {
 		d.Ask = Ask{}
@@ -37,7 +37,7 @@ func (s *Set) decideHeld(q Request) Decision {
 // open a session or list, because these have no object, nor to the operator's own acts,
 // which must not wait for the operator. Any other act without an object is denied when it
 // must be held, because an approval needs an object to be bound to.
-func canWait(q Request) bool {
+func canWait(q *Request) bool {
 	switch {
 	case q.Listing, q.Action == ActionAdmin, q.Action == ActionApprove:
 		return false
@@ -56,7 +56,7 @@ func opens(action string) bool {
 
 // heldByList returns the first entry of the server's tools.ask that covers a call. The
 // name is compared once for each verdict, the claims with each call.
-func (s *Set) heldByList(q Request) Ask {
+func (s *Set) heldByList(q *Request) Ask {
 	held := s.lists[q.Server].Held
 	if len(held) == 0 {
 		return Ask{}
@@ -79,7 +79,7 @@ func (s *Set) named(q Request) int {
 }
 
 // claimed reports whether an entry covers a tool because of the claims about it.
-func claimed(pattern string, q Request) bool {
+func claimed(pattern string, q *Request) bool {
 	return pattern == HeldDestructive && !q.Tool.Harmless || pattern == HeldWrites && !q.Tool.ReadOnly
 }
 

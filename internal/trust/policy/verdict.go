@@ -36,16 +36,16 @@ func (v *verdict) listed() Decision {
 }
 
 // verdict returns the cached verdict of q, or makes a new one.
-func (s *Set) verdict(q Request) *verdict {
-	k := keyOf(q)
+func (s *Set) verdict(q *Request) *verdict {
+	k := key{q.Who.Identity(), q.Action, q.Server, q.Name, q.SameProgram}
 	if !k.fits() {
-		return s.judge(q)
+		return s.judge(*q)
 	}
 	hash := s.cache.hash(&k)
 	if v := s.cache.find(&k, hash); v != nil {
 		return v
 	}
-	e := &entry{hash: hash, key: k, verdict: *s.judge(q)}
+	e := &entry{hash: hash, key: k, verdict: *s.judge(*q)}
 	s.cache.keep(e)
 	return &e.verdict
 }

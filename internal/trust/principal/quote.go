@@ -18,22 +18,21 @@ const cutMark = "…[cut]"
 // max bytes is cut at the end of a character, and "…[cut]" follows. The result is one
 // valid JSON string for any s.
 func AppendQuoted(dst []byte, s string, max int) []byte {
-	cut := len(s) > max
-	if cut {
-		s = visible.Cut(s, max)
-	}
+	whole, s := s, visible.Cut(s, max)
 	dst = append(dst, '"')
 	done := 0
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
+	for i, r := range s {
+		if r >= ' ' && r < 0x7F && r != '"' && r != '\\' {
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(s[i:])
 		if r == '"' || r == '\\' || r == utf8.RuneError && n == 1 || !visible.Printable(r) {
 			dst = visible.AppendEscape(append(dst, s[done:i]...), r)
 			done = i + n
 		}
-		i += n
 	}
 	dst = append(dst, s[done:]...)
-	if cut {
+	if len(s) < len(whole) {
 		dst = append(dst, cutMark...)
 	}
 	return append(dst, '"')

@@ -94,20 +94,13 @@ func (s *scanner) distinct(keys []key, lv level) bool {
 	}
 	for i := 1; i < len(keys); i++ {
 		for j := range i {
-			if s.clash(&keys[i], &keys[j], lv) && !s.reportClash(&keys[i], &keys[j]) {
+			a, b := s.keyText(&keys[i]), s.keyText(&keys[j])
+			if (bytes.Equal(a, b) || lv > levelBatch && bytes.EqualFold(a, b)) && !s.reportClash(&keys[i], &keys[j]) {
 				return false
 			}
 		}
 	}
 	return true
-}
-
-// clash reports whether two keys must not occur in one object of level lv.
-func (s *scanner) clash(a, b *key, lv level) bool {
-	if lv > levelBatch {
-		return bytes.EqualFold(s.keyText(a), s.keyText(b))
-	}
-	return bytes.Equal(s.keyText(a), s.keyText(b))
 }
 
 // reportClash notes a clash; false: it ends the scan.

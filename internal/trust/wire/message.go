@@ -237,10 +237,12 @@ func IsNotification(method string) bool { return strings.HasPrefix(method, "noti
 // fraction, no exponent, no leading zero, no -0.
 func isInteger(raw []byte) bool {
 	digits := bytes.TrimPrefix(raw, []byte("-"))
-	if len(digits) == 0 || digits[0] == '0' && len(raw) > 1 {
-		return false
+	for _, c := range digits {
+		if c-'0' > 9 {
+			return false
+		}
 	}
-	return len(bytes.Trim(digits, "0123456789")) == 0
+	return len(raw) == 1 && len(digits) == 1 || len(digits) > 0 && digits[0] != '0'
 }
 
 // wordOf returns the text of the string raw, or "" when raw is not a string. The names in
