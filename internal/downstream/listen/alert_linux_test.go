@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/internal/downstream/peer"
 )
 
 // alertServer serves a listener: /wait waits until the context of the request ends and reports
@@ -27,7 +29,7 @@ type alertServer struct {
 func serveAlert(t *testing.T, l *Listener) *alertServer {
 	s := &alertServer{l: l, waiting: make(chan struct{}, 1), ended: make(chan error, 1)}
 	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 20 * time.Millisecond, ConnState: l.ConnState, ConnContext: l.ConnContext,
-		MaxHeaderBytes: 64 << 10, Handler: l.Alert(http.HandlerFunc(s.answer))}
+		MaxHeaderBytes: 64 << 10, Handler: Alert(l, http.HandlerFunc(s.answer))}
 	go srv.Serve(l.Net())
 	t.Cleanup(func() { srv.Close() })
 	return s
@@ -183,6 +185,25 @@ func TestRequestsArriveWhole(t *testing.T) {
 			want := fmt.Sprintf("%x", sha256.Sum256([]byte(header+body)))
 			if got := c.get(t, text[:at], text[at:]); got != want {
 				t.Fatalf("a header of %d and a body of %d bytes: got %q", size, len(body), got)
+			}
+		}
+	})
+}
+
+// A body in chunks arrives too, also when the line in front of a chunk fills the buffer but for one
+// byte.
+func TestChunksArriveWhole(t *testing.T) {
+	t.Parallel()
+	eachAlert(t, func(t *testing.T, s *alertServer, c asking) {
+		want := fmt.Sprintf("%x", sha256.Sum256([]byte("x")))
+		for size := 4080; size < 4096; size++ {
+			line := "1;" + strings.Repeat("e", size-4) + "\r\n"
+			io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+			eventually(t, "the head is read", func() bool { n, err := peer.Unread(c.Conn); return n == 0 || err != nil })
+			io.WriteString(c, line[:size-1])
+			eventually(t, "the line is read", func() bool { n, err := peer.Unread(c.Conn); return n == 0 || err != nil })
+			if got := c.get(t, line[size-1:]+"x\r\n0\r\n\r\n"); got != want {
+				t.Fatalf("a line of %d bytes: got %q", size, got)
 			}
 		}
 	})
