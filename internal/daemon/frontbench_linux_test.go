@@ -63,7 +63,7 @@ func frontOf(b *testing.B, s listen.Spec) net.Conn {
 			return who, err
 		},
 		HungUp: listen.HungUp, Await: listen.Await, Back: listen.Back, BodyBytes: 1 << 20, Sessions: 100, SessionsPerPrincipal: 100, IdleSession: time.Hour})
-	srv := &http.Server{Handler: timely(door, bodyTime), ReadHeaderTimeout: headerTime, IdleTimeout: listen.RestAfter,
+	srv := &http.Server{Handler: listen.Alert(l, timely(door, bodyTime)), ReadHeaderTimeout: headerTime, IdleTimeout: listen.RestAfter,
 		MaxHeaderBytes: headerBytes, ConnContext: c.connContext(l), ConnState: l.ConnState, DisableGeneralOptionsHandler: true}
 	go func() { _ = srv.Serve(l.Net()) }()
 	b.Cleanup(func() { l.Close(); door.Close(); srv.Close() })

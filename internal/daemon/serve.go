@@ -159,7 +159,7 @@ func (ls *listeners) refuse(s listen.Spec, e *listen.RefusedError) {
 
 func (ls *listeners) serve(l *listen.Listener, failed chan<- error) {
 	srv := &http.Server{
-		Handler:           timely(ls.d.proof.proving(l, ls.d.door), bodyTime),
+		Handler:           listen.Alert(l, timely(ls.d.proof.proving(l, ls.d.door), bodyTime)),
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    headerBytes,

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -67,6 +68,9 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 		c = t.NetConn()
 	}
 	if s, ok := c.(*conn); ok && s.origin.Listener == l {
+		if l.Rests() {
+			ctx = s.within(ctx)
+		}
 		return context.WithValue(ctx, originKey{}, s)
 	}
 	return ctx
@@ -110,6 +114,90 @@ func HungUp(ctx context.Context) func() bool {
 
 func (c *conn) hungUp() bool { return c.isEnded() || peer.HungUp(c.Conn) }
 
+// While a handler runs, http.Server reads from the connection on a goroutine, to notice when the
+// client closes it. That costs a goroutine, a read without data, deadlines and two wake-ups for
+// each request. Where the kernel reports the end of a connection instead (peer.Arrivals), this
+// read ends at once and without data, and the report ends the contexts of the connection's
+// requests.
+//
+// The read is recognized by its size. http.Server reads one byte only there: the body of a
+// request with a Content-Length is read through a buffer that is empty before each read.
+
+// backgroundRead is the size of the read with which http.Server waits for the end.
+const backgroundRead = 1
+
+// alert is the state of a connection whose end the kernel reports.
+type alert struct {
+	stop func() bool        // ends the watching; nil: it has not begun
+	hung bool               // the other end was closed
+	end  context.CancelFunc // ends the contexts of requests; nil: the connection rests
+}
+
+// Alert returns h for the requests of l. Their contexts end when their clients close the
+// connections.
+func Alert(l *Listener, h http.Handler) http.Handler {
+	if !l.Rests() {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(originKey{}).(*conn); ok && r.ContentLength > 0 {
+			c.beAlert()
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// beAlert begins to rely on the kernel, if the connection can be watched and is open. ConnState
+// ends that, when http.Server has finished the request: its goroutine may read after the handler.
+func (c *conn) beAlert() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alert.stop == nil {
+		stop, err := c.origin.Listener.opts.Arrivals.AwaitEnd(c.Conn, c.hangUp)
+		if err != nil {
+			return
+		}
+		c.alert.stop = stop
+	}
+	c.alerted.Store(!c.alert.hung)
+}
+
+// hangUp ends the context of the request that is served, after the client has closed the
+// connection. A later request is not served in this way, so http.Server notices the end.
+func (c *conn) hangUp() {
+	c.mu.Lock()
+	c.alert.hung = true
+	end := c.alert.end
+	c.mu.Unlock()
+	if end != nil && c.alerted.Load() {
+		end()
+	}
+}
+
+// within returns the context of the connection's requests, until it rests.
+func (c *conn) within(ctx context.Context) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, c.alert.end = context.WithCancel(ctx)
+	return ctx
+}
+
+// ConnState notes that a request has ended; it fits http.Server.ConnState.
+func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	s, ok := c.(*conn)
+	if !ok || state != http.StateIdle && state != http.StateHijacked {
+		return
+	}
+	s.alerted.Store(false)
+	if state == http.StateIdle {
+		s.answered.Store(l.Rests())
+		s.yields.Store(true)
+	}
+}
+
 // conn is an admitted connection; for the Unix socket it contains the Guard. It has only
 // the methods of net.Conn, because other ways to read the inner connection would bypass
 // the checks here.
@@ -124,11 +212,13 @@ type conn struct {
 	answered atomic.Bool // a request has ended, and no deadline was set since
 	idle     atomic.Bool // between two requests
 	tired    atomic.Bool // the next Close lets the connection rest
+	alerted  atomic.Bool // the end of the connection is reported while a handler runs
 
 	mu      sync.Mutex // it guards the fields below
 	awaited func()     // ends an await; nil: there was none
 	ended   bool       // end was called
 	limit   readLimit
+	alert   alert
 
 	ahead []byte // the begin of the next request, of a connection that was given back
 	blank int    // how many CR and LF may stand in front of it
@@ -138,6 +228,9 @@ type conn struct {
 // connection then, because net/http reads ahead while the answer is being written. If the
 // connection has changed hands, the bytes are dropped and the connection is closed.
 func (c *conn) Read(p []byte) (int, error) {
+	if len(p) == backgroundRead && c.alerted.Load() {
+		return 0, nil
+	}
 	if c.origin.expelled.Load() {
 		return 0, io.EOF
 	}

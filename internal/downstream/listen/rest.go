@@ -1,10 +1,8 @@
 package listen
 
 import (
-	"crypto/tls"
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -47,17 +45,6 @@ type resting struct {
 type rest struct {
 	since time.Time
 	stop  func() bool // ends the wait for data
-}
-
-// ConnState notes that a request has ended; it fits http.Server.ConnState.
-func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	if s, ok := c.(*conn); ok && state == http.StateIdle {
-		s.answered.Store(l.Rests())
-		s.yields.Store(true)
-	}
 }
 
 // SetReadDeadline also notes whether the connection is between two requests. The deadline that
@@ -194,6 +181,9 @@ func (r *resting) add(c *conn, a *peer.Arrivals) bool {
 		r.conns = make(map[*conn]rest)
 	}
 	r.conns[c] = rest{since: time.Now(), stop: stop}
+	c.mu.Lock()
+	c.alert.end = nil // a context that it does not need
+	c.mu.Unlock()
 	return true
 }
 
@@ -205,6 +195,9 @@ func (c *conn) stopWaiting() {
 	c.ended = true
 	if c.awaited != nil {
 		c.awaited()
+	}
+	if c.alert.stop != nil {
+		c.alert.stop()
 	}
 }
 

@@ -22,5 +22,10 @@ func (a *Arrivals) Await(c net.Conn, f func()) (stop func() bool, err error) {
 	return nil, errNotWatched
 }
 
+// AwaitEnd returns an error.
+func (a *Arrivals) AwaitEnd(c net.Conn, f func()) (stop func() bool, err error) {
+	return nil, errNotWatched
+}
+
 // Close does nothing.
 func (a *Arrivals) Close() error { return nil }

@@ -14,6 +14,7 @@ import (
 type poller struct {
 	epoll *os.File // the runtime's poller waits for it, without a thread of its own
 	raw   syscall.RawConn
+	on    uint32 // the events to report, of unix.EPOLLIN and unix.EPOLLRDHUP
 
 	mu    sync.Mutex
 	next  uint64
@@ -21,8 +22,10 @@ type poller struct {
 	done  sync.WaitGroup
 }
 
-// open starts the poller.
-func (p *poller) open() error {
+// open starts the poller for some events. The kernel reports errors and the end of both halves of
+// a connection too.
+func (p *poller) open(on uint32) error {
+	p.on = on
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("making an epoll descriptor: %w", err)
@@ -52,7 +55,7 @@ func (p *poller) enter(f func()) (ticket uint64) {
 // add registers a descriptor for one event, also again after an earlier one. The kernel drops
 // the registration when the descriptor is closed, if it has no duplicate.
 func (p *poller) add(fd int, ticket uint64) (err error) {
-	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(ticket), Pad: int32(ticket >> 32)}
+	e := unix.EpollEvent{Events: p.on | unix.EPOLLONESHOT, Fd: int32(ticket), Pad: int32(ticket >> 32)}
 	outer := p.raw.Control(func(epoll uintptr) {
 		if err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, fd, &e); err == unix.EEXIST {
 			err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_MOD, fd, &e)

@@ -3,6 +3,8 @@ package peer
 import (
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/doorward/doorward/internal/downstream/attest"
 )
 
@@ -12,7 +14,7 @@ type Watcher struct{ poller }
 // NewWatcher starts a Watcher. Close ends it.
 func NewWatcher() (*Watcher, error) {
 	w := &Watcher{}
-	if err := w.open(); err != nil {
+	if err := w.open(unix.EPOLLIN); err != nil {
 		return nil, fmt.Errorf("watching processes: %w", err)
 	}
 	return w, nil
