@@ -22,16 +22,17 @@ import (
 // others answer with a hash of what arrived.
 type alertServer struct {
 	l       *Listener
+	srv     *http.Server
 	waiting chan struct{} // a handler waits
 	ended   chan error    // the error of its context
 }
 
 func serveAlert(t *testing.T, l *Listener) *alertServer {
 	s := &alertServer{l: l, waiting: make(chan struct{}, 1), ended: make(chan error, 1)}
-	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 20 * time.Millisecond, ConnState: l.ConnState, ConnContext: l.ConnContext,
+	s.srv = &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 20 * time.Millisecond, ConnState: l.ConnState, ConnContext: l.ConnContext,
 		MaxHeaderBytes: 64 << 10, Handler: Alert(l, http.HandlerFunc(s.answer))}
-	go srv.Serve(l.Net())
-	t.Cleanup(func() { srv.Close() })
+	go s.srv.Serve(l.Net())
+	t.Cleanup(func() { s.srv.Close() })
 	return s
 }
 

@@ -71,11 +71,12 @@ func helper(mode string, args []string) error {
 		io.Copy(io.Discard, os.Stdin)
 		runtime.KeepAlive(held)
 		return err
-	case "dial-and-leave", "dial-and-leave-later": // path: connects, leaves the descriptor to a child, exits
+	case "dial-and-leave", "dial-and-leave-later": // path, data: connects, sends the data, leaves the descriptor to a child, exits
 		c, err := net.Dial("unix", args[0])
 		if err != nil {
 			return err
 		}
+		io.WriteString(c, strings.Join(args[1:], ""))
 		if mode == "dial-and-leave-later" {
 			os.Stdin.Read(make([]byte, 1))
 		}

@@ -129,7 +129,7 @@ const backgroundRead = 1
 // alert is the state of a connection whose end the kernel reports.
 type alert struct {
 	stop func() bool        // ends the watching; nil: it has not begun
-	hung bool               // the other end was closed
+	hung bool               // the connection was closed, here or at its other end
 	end  context.CancelFunc // ends the contexts of requests; nil: the connection rests
 }
 
@@ -152,6 +152,9 @@ func Alert(l *Listener, h http.Handler) http.Handler {
 func (c *conn) beAlert() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
 	if c.alert.stop == nil {
 		stop, err := c.origin.Listener.opts.Arrivals.AwaitEnd(c.Conn, c.hangUp)
 		if err != nil {
@@ -162,8 +165,8 @@ func (c *conn) beAlert() {
 	c.alerted.Store(!c.alert.hung)
 }
 
-// hangUp ends the context of the request that is served, after the client has closed the
-// connection. A later request is not served in this way, so http.Server notices the end.
+// hangUp ends the context of the request that is served, after the connection was closed. A later
+// request is not served in this way, so http.Server notices the end.
 func (c *conn) hangUp() {
 	c.mu.Lock()
 	c.alert.hung = true

@@ -152,6 +152,7 @@ func (c *conn) Close() error {
 func (c *conn) end() error {
 	c.once.Do(func() {
 		c.stopWaiting()
+		c.hangUp()                        // the kernel does not report an end that was made here
 		c.origin.Listener.resting.take(c) // after ended is set, no further rest begins
 		c.origin.Listener.yielding.forget(c)
 		c.err = c.Conn.Close()
