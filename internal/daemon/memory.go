@@ -20,6 +20,9 @@ const (
 	paceEvery   = time.Second
 	// worthFreeing is the amount of dead memory from which an idle daemon returns memory.
 	worthFreeing = 6 << 20
+	// worthUnmapping is the amount of pages of the program, used since they were released, from
+	// which an idle daemon releases them again.
+	worthUnmapping = 4 << 20
 	// betweenTrims is the least number of seconds between two times that an idle daemon
 	// returns memory. Idle sessions produce garbage with each keep-alive.
 	betweenTrims = 10
@@ -43,6 +46,7 @@ type pacer struct {
 	trimmed bool   // memory was returned since the last work
 	wait    int    // ticks until memory may be returned again; 0: now
 	kept    uint64 // dead memory that remained after the last return
+	mapped  int    // resident pages of files after the last release, in bytes
 	started bool   // the memory of the start has been returned
 	samples []metrics.Sample
 	stop    chan struct{}
@@ -99,11 +103,20 @@ func (p *pacer) pace() {
 		p.started = true
 		runtime.GC()
 		debug.FreeOSMemory()
-		_ = peer.Unmap() // a failure only keeps the pages resident
+		p.unmap()
 	case p.wait == 0 && (dead > p.kept+worthFreeing || p.most-conns >= manyLeft), p.trimmed && p.quiet == atRest:
 		p.trim()
 		p.most = conns
+	case p.quiet%betweenTrims == 0 && peer.Mapped() > p.mapped+worthUnmapping:
+		p.unmap()
 	}
+}
+
+// unmap releases the pages of the program. Those that are used again are read from the system's
+// cache.
+func (p *pacer) unmap() {
+	_ = peer.Unmap() // a failure only keeps the pages resident
+	p.mapped = peer.Mapped()
 }
 
 // trim returns memory to the system.
@@ -114,7 +127,7 @@ func (p *pacer) trim() {
 	runtime.GC()
 	runtime.GC()
 	debug.FreeOSMemory()
-	_ = peer.Unmap() // a failure only keeps the pages resident
+	p.unmap()
 	_, p.kept = p.read()
 }
 

@@ -60,3 +60,21 @@ func TestMemoryIsReturnedWhenManyHaveLeft(t *testing.T) {
 		}
 	}
 }
+
+// The pages of the program that an idle daemon has used since their release are released again,
+// after a while.
+func TestPagesOfTheProgramAreReleasedAfterAWhile(t *testing.T) {
+	t.Parallel()
+	for ticks, again := range map[int]bool{1: false, betweenTrims - 1: false, betweenTrims: true, betweenTrims + 1: false, 3 * betweenTrims: true} {
+		p := newPacer(func() uint64 { return 7 }, none)
+		p.last, p.started, p.quiet = 7, true, ticks-1
+		p.kept, p.mapped = math.MaxUint64, -worthUnmapping-1 // all pages are more than were kept
+		if p.pace(); (p.mapped >= 0) != again {
+			t.Errorf("after %d idle seconds: released: %v, want %v", ticks, !again, again)
+		}
+		p.quiet, p.mapped = ticks-1, math.MaxInt-worthUnmapping
+		if p.pace(); p.mapped != math.MaxInt-worthUnmapping {
+			t.Errorf("after %d idle seconds: few pages were released", ticks)
+		}
+	}
+}

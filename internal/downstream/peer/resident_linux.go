@@ -35,6 +35,18 @@ func Unmap() error {
 	return nil
 }
 
+// Mapped returns how much of the files that this process has mapped is resident, in bytes; 0: it
+// is unknown.
+func Mapped() int {
+	b, err := os.ReadFile("/proc/self/statm")
+	fields := strings.Fields(string(b))
+	if err != nil || len(fields) < 3 {
+		return 0
+	}
+	pages, _ := strconv.Atoi(fields[2]) // 0 after an error
+	return pages * os.Getpagesize()
+}
+
 // readOnly parses a line of /proc/PID/maps. ok is true only for a private mapping of exe
 // that is not writable: MADV_DONTNEED would discard what was written to one that is.
 func readOnly(line, exe string) (at, length uintptr, ok bool) {
