@@ -22,6 +22,8 @@ func fakeServer(args []string) int {
 		return quickServer()
 	case "quick-web", "quick-events", "quick-listen":
 		return quickWeb(mode)
+	case "ledger":
+		return ledgerServer(args[1])
 	case "deaf": // never reads
 		select {}
 	case "exit":

@@ -33,6 +33,7 @@ type stdioConn struct {
 	worked  atomic.Bool   // its handshake was completed
 	key     atomic.Uint64 // of its handshake, see helloKey
 	noted   sync.Once
+	hasty   sync.Once
 }
 
 // startChild starts the server's program and reads from it. hello is a client's initialize
@@ -179,9 +180,12 @@ func (c *stdioConn) noteEnd(err error) {
 }
 
 // hurry sets a short deadline for the reader: the child is gone, so only what is in the pipe
-// can still come.
+// can still come. Only the first time counts, because a later deadline would keep the child in
+// use as long as callers come.
 func (c *stdioConn) hurry() {
-	_ = c.proc.Stdout.SetReadDeadline(time.Now().Add(lastWords)) // fails on a closed file: finished already
+	c.hasty.Do(func() {
+		_ = c.proc.Stdout.SetReadDeadline(time.Now().Add(lastWords)) // fails on a closed file: finished already
+	})
 }
 
 // send writes one line. A child that has closed its standard input counts as ended.

@@ -54,7 +54,7 @@ func (w *lineWriter) gather(b []byte, share bool) *lines {
 // writeAll writes l, whose first own bytes are the caller's line. It gives the lock back, or
 // leaves it to a goroutine that writes what remains.
 func (w *lineWriter) writeAll(ctx context.Context, expire <-chan time.Time, l *lines, own int) (begun bool, err error) {
-	n, err := w.attempt(ctx, expire, l.text, own)
+	n, err := w.attempt(ctx, expire, l, own)
 	switch {
 	case err != nil && !isPatience(err):
 		w.queue.fail(l, n)
@@ -92,13 +92,13 @@ func (w *lineWriter) acquire(ctx context.Context, expire <-chan time.Time) error
 	}
 }
 
-// attempt writes b as long as the caller waits, and returns how much of it was written. The
+// attempt writes l as long as the caller waits, and returns how much of it was written. The
 // first own bytes are the caller's line; the caller does not wait for the others if the child
 // does not read.
-func (w *lineWriter) attempt(ctx context.Context, expire <-chan time.Time, b []byte, own int) (n int, err error) {
+func (w *lineWriter) attempt(ctx context.Context, expire <-chan time.Time, l *lines, own int) (n int, err error) {
 	for {
 		w.refresh()
-		m, err := w.f.Write(b[n:])
+		m, err := w.f.Write(l.text[n:])
 		n += m
 		switch {
 		case err == nil:
@@ -108,6 +108,7 @@ func (w *lineWriter) attempt(ctx context.Context, expire <-chan time.Time, b []b
 		case n >= own:
 			return n, nil
 		}
+		w.queue.forget(l, n)
 		select {
 		case <-ctx.Done():
 			return n, ctx.Err()
@@ -144,7 +145,7 @@ func (w *lineWriter) finish(rest []byte) {
 	err := w.complete(rest)
 	for err == nil && !w.queue.close() {
 		l, n := w.queue.take(), 0
-		if n, err = w.attempt(context.Background(), nil, l.text, 0); err == nil {
+		if n, err = w.attempt(context.Background(), nil, l, 0); err == nil {
 			err = w.complete(w.queue.putBack(l, n))
 		} else {
 			w.queue.fail(l, n)

@@ -25,6 +25,7 @@ type lineQueue struct {
 	waiting int     // callers that wait for the lock; nothing is added before they have written
 	next    *lines  // nil: none
 	refused []int64 // calls whose lines are not written, because a write failed
+	left    []int64 // calls that were given up after take, for forget
 }
 
 // add adds the line b of a call. False: nothing takes it along, or there is no room.
@@ -49,7 +50,8 @@ func (q *lineQueue) put(id int64, b []byte) {
 }
 
 // withdraw removes the line of a call that was added, and reports whether the server has not
-// seen and will not see any of it.
+// seen and will not see any of it. The line of a call that is given up during its write is
+// left out if the child has not read that far when the write is attempted again.
 func (q *lineQueue) withdraw(id int64) bool {
 	if q == nil {
 		return false
@@ -60,7 +62,27 @@ func (q *lineQueue) withdraw(id int64) bool {
 		q.refused = slices.Delete(q.refused, at, at+1)
 		return true
 	}
-	return q.next != nil && q.next.remove(id)
+	if q.next != nil && q.next.remove(id, 0) {
+		return true
+	}
+	if q.opened {
+		q.left = append(q.left, id)
+	}
+	return false
+}
+
+// forget removes the lines of calls that were given up from l, of which n bytes were written.
+func (q *lineQueue) forget(l *lines, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.forgetLocked(l, n)
+}
+
+func (q *lineQueue) forgetLocked(l *lines, n int) {
+	for _, id := range q.left {
+		l.remove(id, n)
+	}
+	q.left = nil
 }
 
 // open lets others add lines behind first; nil: none.
@@ -77,7 +99,7 @@ func (q *lineQueue) open(first []byte) {
 func (q *lineQueue) close() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.opened = q.next.size() > 0
+	q.opened, q.left = q.next.size() > 0, nil
 	return !q.opened
 }
 
@@ -85,7 +107,7 @@ func (q *lineQueue) close() bool {
 func (q *lineQueue) take() (l *lines) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l, q.next = q.next, nil
+	l, q.next, q.left = q.next, nil, nil
 	return l
 }
 
@@ -97,12 +119,13 @@ func (q *lineQueue) putBack(l *lines, n int) (rest []byte) {
 		return nil
 	}
 	rest = bytes.Clone(l.cut(n))
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.forgetLocked(l, 0)
 	if len(l.calls) == 0 {
 		l.text = nil
 		return rest
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if later := q.next; later != nil {
 		l.text, l.calls = append(l.text, later.text...), append(l.calls, later.calls...)
 	}
@@ -184,11 +207,11 @@ func (l *lines) cut(n int) (rest []byte) {
 	return rest
 }
 
-// remove removes the line of a call. False: it is not there.
-func (l *lines) remove(id int64) bool {
+// remove removes the line of a call that begins after the first n bytes. False: it is not there.
+func (l *lines) remove(id int64, n int) bool {
 	from := 0
 	for i, c := range l.calls {
-		if c.id == id {
+		if c.id == id && from >= n {
 			l.text = slices.Delete(l.text, from, from+c.size)
 			l.calls = slices.Delete(l.calls, i, i+1)
 			return true
