@@ -10,6 +10,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/internal/trust/principal"
 )
 
 func TestAFileThatMayNotGrow(t *testing.T) {
@@ -51,16 +52,28 @@ func helperLimited(dir string) {
 	if err != nil {
 		complain("open: %v", err)
 	}
-	// A limit that leaves room for some records: the log goes on in segments.
+	// A limit that leaves room for some records: the log goes on in segments, and each has its
+	// caller in full.
+	r := decision("a/b")
+	r.Who = principal.New("uid:1000", principal.Fact{Name: "exe", Value: strings.Repeat("/bin", 9), Grade: principal.Attested})
 	const perFile = 3000
 	limit(perFile)
 	seq := uint64(1)
 	for range 50 {
-		if seq, err = l.Append(decision("a/b")); err != nil {
+		if seq, err = l.Append(r); err != nil {
 			complain("append below a limit of %d bytes: %v", perFile, err)
 		}
 	}
 	check("many segments", seq)
+	for n := 2; ; n++ {
+		text, err := os.ReadFile(audit.SegmentPath(dir, n))
+		if err != nil && n > 5 {
+			break
+		}
+		if first, _, _ := strings.Cut(string(text), "\n"); !strings.Contains(first, `"facts":`) {
+			complain("segment %d begins without its caller: %s %v", n, first, err)
+		}
+	}
 	// A limit that leaves room for a part of one: nothing can be written.
 	for _, n := range []uint64{0, 1, 100, 300} {
 		limit(n)
