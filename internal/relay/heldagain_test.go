@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/relay/approval"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
@@ -20,6 +21,7 @@ import (
 type keeper struct {
 	clerk
 	calls, done atomic.Int32
+	run         atomic.Value // string: the arguments of the last call that was let through
 }
 
 // keeperDesk is one connection of a keeper.
@@ -49,6 +51,7 @@ func (d keeperDesk) Call(ctx context.Context, r *upstream.Request, on func(upstr
 		}
 	}
 	d.k.done.Add(1)
+	d.k.run.Store(string(rawjson.Get(r.Params, "arguments")))
 	return upstream.Reply{Result: []byte(`{"done":true}`)}, nil
 }
 
@@ -86,6 +89,28 @@ func TestACallOfABuiltInServerIsDecidedAgain(t *testing.T) {
 				equal(t, "calls, done", fmt.Sprint(k.calls.Load(), k.done.Load()), "3 1")
 			})
 		}
+	}
+}
+
+// TestABuiltInServerGetsTheArgumentsAsShown: a call that the operator lets through runs with the
+// arguments in the form in which they are kept for the operator.
+func TestABuiltInServerGetsTheArgumentsAsShown(t *testing.T) {
+	t.Parallel()
+	for sent, want := range map[string]string{
+		`{ "b": 1, "a": [ 2 ] }`:      `{"a":[2],"b":1}`,
+		`{"text":"\u0041\u002f"}`:     `{"text":"A/"}`,
+		`{"n":{"\u006b":1e2, "a":1}}`: `{"n":{"a":1,"k":1e2}}`,
+	} {
+		k, d := &keeper{}, &counter{t: t}
+		h := build(t, []Server{{Name: "clerk", Kind: KindBuiltin, Builtin: k, Source: "agent_msg"}}, withCounter(d, "other", "", time.Hour))
+		k.gate = func() *gate.Gate { return h.gate }
+		c, answer := h.legacy("/mcp/clerk", "uid:1000", `{}`), make(chan string, 1)
+		go func() { answer <- c.call("tools/call", `{"name":"t","arguments":`+sent+`}`) }()
+		eventually(t, "it waits", func() bool { return len(d.queue.Pending()) == 1 })
+		d.settle(approval.Verdict{Approve: true})
+		contains(t, "the call", within(t, "its answer", func() string { return <-answer }), `"done":true`)
+		run, _ := k.run.Load().(string)
+		equal(t, "arguments", run, want)
 	}
 }
 

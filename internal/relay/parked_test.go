@@ -387,8 +387,8 @@ func TestServerLeavesAParkedCall(t *testing.T) {
 	m.caps = elicits
 	asked := m.call("tools/call", `{"name":"regrets"}`)
 	close(s.proceed)
-	contains(t, "a question that was withdrawn", m.call("tools/call", back(`"name":"regrets"`, asked, `{}`)), `"said":"nothing"`)
 	equal(t, "recorded", h.outcome(h.decided(policy.AskElicitation, "quiz")), "cancelled")
+	contains(t, "a question that was withdrawn", m.call("tools/call", back(`"name":"regrets"`, asked, `{}`)), `"said":"nothing"`)
 	asked = m.call("tools/call", `{"name":"a:1:1"}`)
 	for _, c := range s.open() {
 		c.close()
