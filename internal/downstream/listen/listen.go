@@ -10,6 +10,9 @@
 // A connection of the Unix socket belongs to the process that connected it: bytes written
 // by another process are not read, and the connection ends with the process.
 //
+// The contexts of the requests that a connection carries end when its client closes it, and
+// when it is closed here (Alert).
+//
 // A refused connection is closed, counted and reported to Options.OnRefused; it
 // never ends the accept loop.
 package listen
