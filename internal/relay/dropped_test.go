@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,7 +91,10 @@ func TestAQuestionEndsWithItsCall(t *testing.T) {
 					case "asked":
 						asked := r.end()
 						s.proceed <- struct{}{}
-						contains(t, "result", m.call("tools/call", back(params, asked, `{}`)), `"said":"enough"`)
+						for strings.Contains(asked, `"inputRequests"`) { // it may come before the result, and is then asked again
+							asked = m.call("tools/call", back(params, asked, `{}`))
+						}
+						contains(t, "result", asked, `"said":"enough"`)
 					case "left":
 						r.next()
 						r.stop()
