@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // posts sends requests from this process, and prints the status of each.
@@ -246,7 +248,7 @@ func (r *releasing) signIn() {
 		r.t.Fatal(err)
 	}
 	req.Header.Set("Cookie", r.cookie)
-	page, err := http.DefaultClient.Do(req)
+	page, err := doortest.Client().Do(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -269,7 +271,7 @@ func (r *releasing) console(path string, form url.Values) *http.Response {
 	req.Header.Set("Origin", r.d.url)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Cookie", r.cookie)
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := doortest.Client().Transport.RoundTrip(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}

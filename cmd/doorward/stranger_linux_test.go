@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // stranger is a process that connects to the daemon's socket in an unusual way
@@ -140,7 +142,7 @@ func guess(addr, token, header string) error {
 		}
 		r.Header.Set("Authorization", "Bearer "+token+strconv.Itoa(i))
 		r.Header.Set(name, value)
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := doortest.Client().Do(r)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // TestAnotherOriginNeitherReadsNorActs: a page on another port of this machine, in
@@ -46,7 +48,7 @@ func TestAStolenCookieIsOfNoUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Cookie", stolen)
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := doortest.Client().Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

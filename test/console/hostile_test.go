@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // attacks returns texts that harm a page that shows them carelessly: they become markup, leave
@@ -244,7 +246,7 @@ func (c *rpc) ask(method string, params any) ([]byte, error) {
 		r.Header.Set("Mcp-Session-Id", c.session)
 		r.Header.Set("Mcp-Protocol-Version", "2025-11-25")
 	}
-	res, err := http.DefaultClient.Do(r)
+	res, err := doortest.Client().Do(r)
 	if err != nil {
 		return nil, err
 	}

@@ -200,7 +200,7 @@ func TestAPasskeyApprovesExactlyWhatWasShown(t *testing.T) {
 	r.Header.Set("Cookie", cookie)
 	r.Header.Set("Origin", strings.TrimSuffix(base(h), "/ui/"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	res, err := http.DefaultClient.Do(r)
+	res, err := doortest.Client().Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func (o *operator) request(method, path string, body, into any) error {
 	}
 	req.Header.Set("Authorization", "Bearer "+o.token)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := doortest.Client().Do(req)
 	if err != nil {
 		return err
 	}

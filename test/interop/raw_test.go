@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // peer is a connection to an MCP server that sends raw JSON-RPC and returns raw bytes,
@@ -87,7 +89,7 @@ func (w *web) post(t *testing.T, body string, header http.Header) *http.Response
 	for name, values := range header {
 		req.Header[name] = values
 	}
-	resp, err := cmp.Or(w.client, http.DefaultClient).Do(req)
+	resp, err := cmp.Or(w.client, doortest.Client()).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

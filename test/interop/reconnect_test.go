@@ -32,7 +32,7 @@ func (w *web) resume(t *testing.T, id string) *http.Response {
 	req.Header.Set("Mcp-Session-Id", w.session)
 	req.Header.Set("MCP-Protocol-Version", "2025-11-25")
 	req.Header.Set("Last-Event-ID", id)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := doortest.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

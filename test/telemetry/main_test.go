@@ -75,7 +75,7 @@ func (c client) call(tool, args, meta string, header http.Header) string {
 func (c client) post(method, name, params, meta string, header http.Header) string {
 	c.t.Helper()
 	r := c.request(method, name, params, meta, header)
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := doortest.Client().Do(r)
 	if err != nil {
 		c.t.Fatal(err)
 	}

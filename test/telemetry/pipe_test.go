@@ -86,7 +86,7 @@ func traceOf(n int) (trace, meta string) {
 func (c client) listen(meta string) (end func()) {
 	c.t.Helper()
 	r := c.request("subscriptions/listen", "", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x://a"]},`, meta, nil)
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := doortest.Client().Do(r)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (c client) notify(method, meta string) {
 	text, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(strings.NewReader(strings.Replace(string(text), `"id":1,`, ``, 1)))
 	r.ContentLength = -1
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := doortest.Client().Do(r)
 	if err != nil {
 		c.t.Fatal(err)
 	}

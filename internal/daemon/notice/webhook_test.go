@@ -20,6 +20,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/daemon/notice"
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/overload"
 )
 
@@ -85,7 +86,8 @@ func deliver(t *testing.T, r *receiver, args bool, many int, expires time.Time) 
 	web := httptest.NewServer(r)
 	defer web.Close()
 	var said bytes.Buffer
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := doortest.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	n := notice.New(notice.Options{Log: slog.New(slog.NewTextHandler(&said, nil)),
 		Webhook: &notice.Webhook{URL: secret.New(web.URL + "/path-secret"), Secret: secret.New("whsec_" + coded), Args: args, Client: client,
 			Pauses: []time.Duration{time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond}}})

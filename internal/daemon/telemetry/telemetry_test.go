@@ -19,6 +19,7 @@ import (
 
 	"github.com/doorward/doorward/internal/daemon/telemetry"
 	"github.com/doorward/doorward/internal/relay"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // samples are the samples of a family by their labels, in the order of label names.
@@ -169,7 +170,7 @@ func (r *received) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 }
 
 func collectorAt(url string) *telemetry.Collector {
-	return &telemetry.Collector{URL: url, Headers: map[string]string{"Authorization": "Bearer secret-of-collector"}, Client: &http.Client{}, Gather: prometheus.NewRegistry()}
+	return &telemetry.Collector{URL: url, Headers: map[string]string{"Authorization": "Bearer secret-of-collector"}, Client: doortest.Client(), Gather: prometheus.NewRegistry()}
 }
 
 // The environment variables of OpenTelemetry exporters and proxies neither redirect the

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -267,11 +266,11 @@ func TestNoChangedTokenIsAccepted(t *testing.T) {
 func TestOnlyAlgorithmsOfPublicKeysCanBeConfigured(t *testing.T) {
 	t.Parallel()
 	for _, a := range []string{"none", "HS256", "HS512", "", "rs256", "ES256K", "dir"} {
-		if _, err := NewOAuth(OAuthOptions{Issuer: "https://i", Audience: ourURL, Algorithms: []string{"RS256", a}, Client: http.DefaultClient}); err == nil {
+		if _, err := NewOAuth(OAuthOptions{Issuer: "https://i", Audience: ourURL, Algorithms: []string{"RS256", a}, Client: doortest.Client()}); err == nil {
 			t.Errorf("%q can be configured", a)
 		}
 	}
-	if _, err := NewOAuth(OAuthOptions{Issuer: "https://i", Audience: ourURL, Client: http.DefaultClient}); err == nil {
+	if _, err := NewOAuth(OAuthOptions{Issuer: "https://i", Audience: ourURL, Client: doortest.Client()}); err == nil {
 		t.Error("no algorithm at all can be configured")
 	}
 	g := newGuarded(t, "RS512", "ES384")
@@ -344,7 +343,7 @@ func TestBadAccessTokensHaveARate(t *testing.T) {
 // FuzzParseJWT: a token is refused or has exactly one spelling, and without a known key none
 // is accepted.
 func FuzzParseJWT(f *testing.F) {
-	o, err := NewOAuth(OAuthOptions{Issuer: "https://i.example", Audience: ourURL, Algorithms: []string{"RS256"}, Client: http.DefaultClient})
+	o, err := NewOAuth(OAuthOptions{Issuer: "https://i.example", Audience: ourURL, Algorithms: []string{"RS256"}, Client: doortest.Client()})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // arriving is a Handler that notes the arrival time of a message.
@@ -54,7 +55,7 @@ func TestARequestArrivesBeforeItIsAuthenticated(t *testing.T) {
 			for k, v := range header {
 				r.Header.Set(k, v)
 			}
-			resp, err := http.DefaultClient.Do(r)
+			resp, err := doortest.Client().Do(r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/base/sse"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // house is a door on a real listener with a scripted Handler behind it.
@@ -186,7 +187,9 @@ func (h *house) do(method, path, body string, header ...string) answer {
 			req.Header.Add(header[i], header[i+1])
 		}
 	}
-	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+	client := doortest.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, err := client.Do(req)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -391,7 +394,7 @@ func (h *house) stream(method, path, body string, header ...string) (*http.Respo
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := doortest.Client().Do(req)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // A stream begins with a byte of its body: a proxy that holds back a head until then shows it at
@@ -39,7 +41,7 @@ func TestAStreamBeginsWithABodyByte(t *testing.T) {
 // sentHello opens a session of alice and returns its id.
 func (h *house) sentHello() string {
 	h.t.Helper()
-	resp, err := http.Post(h.url+"/mcp", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`))
+	resp, err := doortest.Client().Post(h.url+"/mcp", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`))
 	if err != nil {
 		h.t.Fatal(err)
 	}

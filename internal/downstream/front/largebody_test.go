@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // unfinished sends the head of a request with a large body, and more of the body than a pooled
@@ -40,7 +41,7 @@ func (h *house) sent(who string, size int) int {
 	r.Header.Set("Who", who)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := doortest.Client().Do(r)
 	if err != nil {
 		h.t.Error(err)
 		return 0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/watermark"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // Every route of the table answers a valid request with its status.
@@ -419,7 +420,7 @@ func TestAChunkedBodyIsBounded(t *testing.T) {
 		*strings.Reader
 		closer
 	}{long, closer{}}, -1
-	res, err := http.DefaultTransport.RoundTrip(r)
+	res, err := doortest.Client().Transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

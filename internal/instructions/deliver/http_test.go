@@ -18,6 +18,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // desk is a house with an HTTP server. It does what the daemon does before Serve,
@@ -275,7 +276,7 @@ func (d *desk) request(c caller, method, target, body string, headers ...string)
 func (d *desk) do(c caller, method, target, body string, headers ...string) *reply {
 	d.t.Helper()
 	r := d.request(c, method, target, body, headers...)
-	res, err := http.DefaultTransport.RoundTrip(r)
+	res, err := doortest.Client().Transport.RoundTrip(r)
 	if err != nil {
 		d.t.Fatalf("%s %s: %v", method, target, err)
 	}
@@ -337,7 +338,7 @@ type listening struct {
 func (d *desk) listen(t *testing.T, c caller, headers ...string) *listening {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	res, err := http.DefaultTransport.RoundTrip(d.request(c, "GET", "/auth/events", "", headers...).WithContext(ctx))
+	res, err := doortest.Client().Transport.RoundTrip(d.request(c, "GET", "/auth/events", "", headers...).WithContext(ctx))
 	if err != nil {
 		t.Fatal(err)
 	}

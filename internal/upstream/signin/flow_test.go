@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // A person signs in: the server's challenge leads to the authorization server, Doorward registers as a native
@@ -294,7 +295,7 @@ func TestCallbackIgnoresRequestsWithoutTheState(t *testing.T) {
 		"an error without state": q(url.Values{"error": {"access_denied"}}), "two states": q(url.Values{"code": {"x"}, "state": {"a", "b"}}),
 		"another path": strings.Replace(l.redirect, callbackPath, "/", 1),
 	} {
-		resp, err := http.Get(address)
+		resp, err := doortest.Client().Get(address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +306,7 @@ func TestCallbackIgnoresRequestsWithoutTheState(t *testing.T) {
 	}
 	req, _ := http.NewRequest(http.MethodGet, l.redirect+"?state=x", nil)
 	req.Host = "evil.example"
-	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusNotFound {
+	if resp, err := doortest.Client().Do(req); err != nil || resp.StatusCode != http.StatusNotFound {
 		t.Errorf("another Host: %v %v", resp, err)
 	}
 	browse(t, l.URL)

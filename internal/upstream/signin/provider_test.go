@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/go-json-experiment/json"
 )
 
@@ -273,7 +274,8 @@ func anyPort(port int) (net.Listener, error) {
 // browse is a browser: it goes where it is sent, and back.
 func browse(t testing.TB, address string) {
 	t.Helper()
-	c := &http.Client{Timeout: 10 * time.Second}
+	c := doortest.Client()
+	c.Timeout = 10 * time.Second
 	resp, err := c.Get(address)
 	if err != nil {
 		t.Error(err)
@@ -336,7 +338,7 @@ func attempt(t testing.TB, src *Source, address string) (status int, body, used 
 	if used != "" {
 		req.Header.Set("Authorization", used)
 	}
-	resp, err = http.DefaultClient.Do(req)
+	resp, err = doortest.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
