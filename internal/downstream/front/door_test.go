@@ -648,7 +648,7 @@ func TestAStreamHeldForALimitedTimeIsPolled(t *testing.T) {
 		<-release
 		return Reply{Result: []byte(`{"late":` + strconv.FormatBool(!x.Left()) + `}`)}
 	}
-	_, events := h.stream("POST", "/mcp/s", `{"jsonrpc":"2.0","id":1,"method":"slow"}`, "Mcp-Session-Id", s)
+	_, events := h.stream("POST", "/mcp/s", `{"jsonrpc":"2.0","id":1,"method":"slow"}`, "Mcp-Session-Id", s, "Accept", prefersStream)
 	last := ""
 	for {
 		e, err := events.Next()
@@ -663,8 +663,11 @@ func TestAStreamHeldForALimitedTimeIsPolled(t *testing.T) {
 	}
 }
 
-// poll resumes a stream behind an event until it has brought the answer. Its connections may end before that, and a
-// connection that ended may not have brought all that was there.
+// prefersStream makes a request that takes long one with a stream, whether or not the Handler
+// has sent a message by then.
+const prefersStream = "text/event-stream, application/json;q=0.5"
+
+// poll resumes a stream behind an event, until it has brought the answer.
 func (h *house) poll(session, last string) string {
 	h.t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {

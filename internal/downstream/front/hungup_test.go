@@ -53,7 +53,7 @@ func TestAConnectionThatWasEndedHereIsNoHangUp(t *testing.T) {
 		<-release
 		return Reply{Result: []byte(`{"left":` + strconv.FormatBool(x.Left()) + `}`)}
 	}
-	_, events := h.stream("POST", "/mcp/s", `{"jsonrpc":"2.0","id":1,"method":"slow"}`, "Mcp-Session-Id", s)
+	_, events := h.stream("POST", "/mcp/s", `{"jsonrpc":"2.0","id":1,"method":"slow"}`, "Mcp-Session-Id", s, "Accept", prefersStream)
 	last := ""
 	for e, err := events.Next(); err == nil; e, err = events.Next() {
 		last = e.ID
