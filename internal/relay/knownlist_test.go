@@ -157,24 +157,39 @@ func (w *world) change(t *testing.T, s *script) {
 	}
 	s.setList("tools/list", `{"tools":[`+strings.Join(tools, ",")+`]}`)
 	before := w.heard(s)
-	told := s.open()
-	for _, c := range told {
+	for _, c := range s.open() {
 		c.tell(protocol.ToolsChanged, `{}`)
 	}
-	if len(told) > 0 {
-		eventually(t, "every connection has heard it", func() bool { return w.heard(s) >= before+len(told) })
-	}
+	eventually(t, "every connection has heard it", func() bool {
+		now, open := w.heard(s), s.open()
+		for c, n := range now {
+			if n == before[c] { // it was being opened
+				for _, c := range open {
+					c.tell(protocol.ToolsChanged, `{}`)
+				}
+				return false
+			}
+		}
+		return len(now) == len(open)
+	})
 }
 
-// heard is how often open connections to a server have said that its tools changed.
-func (w *world) heard(s *script) (n int) {
+// heard is how often each open connection to a server has said that its tools changed, when
+// none is being opened.
+func (w *world) heard(s *script) map[*liveConn]uint64 {
 	b := w.h.relay.table.Load().byName[s.name]
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for c := range b.conns {
-		n += int(c.offers.Changes("tools/list"))
-	}
-	return n
+	all := make(map[*liveConn]uint64)
+	eventually(w.h.t, "no connection is being opened", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for c := range b.conns {
+			if b.starts == 0 && c.alive() {
+				all[c] = c.offers.Changes("tools/list")
+			}
+		}
+		return b.starts == 0
+	})
+	return all
 }
 
 // forbid changes the policy.

@@ -116,14 +116,18 @@ func setUpAgain(t *testing.T, era, path, rule string) {
 	}
 }
 
-// watched are the resources that the server was asked to watch, in either era.
+// watched are the resources that the server was asked to watch, in either era. A listen counts
+// when changes can be sent on it.
 func (s *script) watched() (uris []string) {
 	for _, q := range s.got("resources/subscribe") {
 		uris = append(uris, text(string(q.Params), "uri"))
 	}
 	for _, q := range s.got("subscriptions/listen") {
+		q.mu.Lock()
+		began := q.began
+		q.mu.Unlock()
 		var listed []string
-		if json.Unmarshal(rawjson.GetPath(q.Params, "notifications", "resourceSubscriptions"), &listed) == nil {
+		if began && json.Unmarshal(rawjson.GetPath(q.Params, "notifications", "resourceSubscriptions"), &listed) == nil {
 			uris = append(uris, listed...)
 		}
 	}

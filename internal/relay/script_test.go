@@ -185,6 +185,7 @@ type query struct {
 	header map[string][]string // HTTP only
 	ctx    context.Context     // ends when Doorward cancels
 	emit   func(msg []byte)
+	began  bool // a listen that change has found, or would have; guarded by the conn
 }
 
 func (q *query) result(format string, args ...any) {
@@ -227,7 +228,7 @@ func (c *conn) wait(answer chan string) string {
 		return a
 	case <-c.done:
 		return "the connection ended"
-	case <-time.After(time.Minute):
+	case <-c.s.t.Context().Done():
 		return "no answer"
 	}
 }
@@ -331,6 +332,7 @@ func (s *script) listen(q *query) {
 	}
 	q.mu.Lock()
 	q.listens = append(q.listens, q)
+	q.began = true
 	q.mu.Unlock()
 	q.tag("notifications/subscriptions/acknowledged", `{"notifications":`+granted+`}`)
 	<-q.ctx.Done()

@@ -97,7 +97,7 @@ func TestAClientCannotOpenTheCircuit(t *testing.T) {
 		}
 	})
 	s := f.server(func(d *Definition, _ *Deps) { d.Timeout, d.MaxMessage = 100*time.Millisecond, 1<<20 })
-	c := dialLegacy(t, s, nil)
+	c := dialInTime(t, s)
 	for range 2 * circuitFailures {
 		for _, name := range []string{"hang", "500", "cut", "long"} {
 			_, _ = c.Call(testContext(t), tool(name), nil)

@@ -221,8 +221,9 @@ func TestHTTPModernProbeOfASilentServer(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		accepts bool
+		limit   time.Duration
 		want    error
-	}{{"accepts and says nothing", true, ErrEra}, {"does not answer", false, ErrTimeout}} {
+	}{{"accepts and says nothing", true, time.Minute, ErrEra}, {"does not answer", false, 300 * time.Millisecond, ErrTimeout}} {
 		f := newFakeWeb(t, func(f *fakeWeb) {
 			f.call = func(w http.ResponseWriter, r *http.Request, m fakeMessage) bool {
 				if tc.accepts {
@@ -233,7 +234,7 @@ func TestHTTPModernProbeOfASilentServer(t *testing.T) {
 			}
 		})
 		s := f.server(func(d *Definition, deps *Deps) {
-			d.Timeout, deps.ProbeTimeout = time.Second, 300*time.Millisecond
+			d.Timeout, deps.ProbeTimeout = tc.limit, 300*time.Millisecond
 		})
 		if _, _, err := s.DialModern(testContext(t), []byte(modernMeta), nil); !errors.Is(err, tc.want) || wrapped(err) != 1 {
 			t.Errorf("%s: %v", tc.name, err)

@@ -230,6 +230,7 @@ func TestAStreamIsASignOfLifeWhileItsClientReadsIt(t *testing.T) {
 				lives("it reads its stream")
 				lives("it goes on reading")
 				c.stop()
+				c.beats(x) // notices what was read before the stop
 				before := seen()
 				for range 20 {
 					c.beats(x)
