@@ -36,6 +36,7 @@ import (
 //	fakemcp agent [ARG…]            no server: a shell reads the prompt; see fakeagent_linux_test.go
 //	fakemcp proxy NAME NETWORK ADDR no server: see proxy_linux_test.go
 //	fakemcp store ADDR FILE         no server: see fakestore_linux_test.go
+//	fakemcp wire ADDR               the server is at the other end; see waitserver_linux_test.go
 //
 // It keeps the bytes of ids, params and arguments as they came, so that a
 // script sees what a server sees. MARK holds $WORK, by which `children` knows
@@ -58,8 +59,8 @@ func fakeMCP() {
 			os.Exit(1)
 		}
 		return
-	case "proxy", "store":
-		run := map[string]func([]string) error{"proxy": runProxy, "store": runStore}[mode]
+	case "proxy", "store", "wire":
+		run := map[string]func([]string) error{"proxy": runProxy, "store": runStore, "wire": runWire}[mode]
 		if err := run(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -269,20 +269,26 @@ func (p *proxy) hungUp(t *testing.T) {
 // proxy starts one; what the test says through it comes from that process.
 func (d *mailDaemon) proxy(name string) *proxy {
 	d.t.Helper()
+	return d.proxyOver(d.t, name, "unix")
+}
+
+// proxyOver is proxy over a network, unix or tcp, for t.
+func (d *mailDaemon) proxyOver(t testing.TB, name, network string) *proxy {
+	t.Helper()
 	p := &proxy{name: fmt.Sprintf("%s-%d-%s", name, os.Getpid(), filepath.Base(d.dir))}
-	p.cmd = exec.Command("fakemcp", "proxy", p.name, "unix", d.address(true))
+	p.cmd = exec.Command("fakemcp", "proxy", p.name, network, d.address(network == "unix"))
 	p.cmd.Env = d.env
 	p.out = newLines("")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	if err := p.cmd.Start(); err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
-	d.t.Cleanup(func() {
+	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // it may be gone
 		_ = p.cmd.Wait()
 	})
 	if _, ok := p.out.take(regexp.MustCompile(`^proxy [0-9]+$`), mailSoon); !ok {
-		d.t.Fatalf("no proxy: %s", p.out)
+		t.Fatalf("no proxy: %s", p.out)
 	}
 	return p
 }
