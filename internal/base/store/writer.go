@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -15,8 +16,9 @@ import (
 const groupMax = 128
 
 // writer is the one goroutine that writes a SQLite database. It takes all waiting
-// jobs, runs each in a SAVEPOINT of its own in one transaction, and commits once
-// for all of them: one sync for a group, without a delay to form one.
+// jobs, and those that begin to wait while these run, runs each in a SAVEPOINT of its own
+// in one transaction, and commits once for all of them: one sync for a group, without a
+// timer to form one.
 //
 // A job runs on its caller's goroutine while the writer waits for it, so a job
 // that panics or ends its goroutine does not affect others.
@@ -100,16 +102,15 @@ func (w *writer) run() {
 		case <-w.ending:
 			return
 		case j := <-w.jobs:
-			for js := w.waiting(j); len(js) > 0; {
+			for js := w.waiting([]*write{j}); len(js) > 0; {
 				js = w.group(js)
 			}
 		}
 	}
 }
 
-// waiting returns j and the jobs that wait behind it, at most groupMax.
-func (w *writer) waiting(j *write) []*write {
-	js := []*write{j}
+// waiting returns js and the jobs that wait behind them, at most groupMax.
+func (w *writer) waiting(js []*write) []*write {
 	for len(js) < groupMax {
 		select {
 		case j := <-w.jobs:
@@ -121,9 +122,19 @@ func (w *writer) waiting(j *write) []*write {
 	return js
 }
 
-// group runs jobs in one transaction and answers them. It returns those that
-// have not begun, when a failure of the database ended the transaction before
-// their turn.
+// joined returns js, which have run, and the jobs that have begun to wait meanwhile. Several
+// jobs have several callers, of which others may be about to wait: joined lets them run
+// first.
+func (w *writer) joined(js []*write) []*write {
+	if len(js) > 1 && len(js) < groupMax {
+		runtime.Gosched()
+	}
+	return w.waiting(js)
+}
+
+// group runs jobs, and those that join them, in one transaction and answers them. It
+// returns those that have not begun, when a failure of the database ended the transaction
+// before their turn.
 func (w *writer) group(js []*write) (rest []*write) {
 	if err := w.begin(); err != nil {
 		for _, j := range js {
@@ -134,7 +145,14 @@ func (w *writer) group(js []*write) (rest []*write) {
 		return nil
 	}
 	var good []*write
-	for i, j := range js {
+	for i := 0; ; i++ {
+		if i == len(js) {
+			js = w.joined(js)
+		}
+		if i == len(js) {
+			break
+		}
+		j := js[i]
 		if !j.taken.CompareAndSwap(false, true) {
 			continue
 		}

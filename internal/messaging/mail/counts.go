@@ -42,7 +42,7 @@ func (j mailboxes) pointers(peer string) ([]Pointer, error) {
 		return err
 	}, `SELECT d.message_id, d.from_name, d.lineage, m.kind, d.seq, m.sent_at
 		FROM deliveries d JOIN messages m ON m.message_id = d.message_id
-		WHERE d.peer_id = ?1 AND d.`+isOpen+` AND d.seq > 0 AND d.state = 'queued' ORDER BY d.seq DESC LIMIT ?2`, peer, pointersMax)
+		WHERE d.peer_id = ?1 AND `+isOpen+` AND d.seq > 0 AND d.state = 'queued' ORDER BY d.seq DESC LIMIT ?2`, peer, pointersMax)
 	return out, err
 }
 

@@ -196,7 +196,7 @@ func (a *audit) leases() error {
 			return j.repairing.mendOpen(peer, `message_id = ?2 AND state = 'leased'`, message, func(x *box, r row) error { return j.mailboxes.endLease(x, r, reasonLease) })
 		}, "the message is leased by a session that does not own the mailbox")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN peers p ON p.peer_id = d.peer_id
-		WHERE d.`+isOpen+` AND d.state = 'leased' AND (p.peer_id IS NULL OR p.kind <> 'agent' OR p.session = '' OR p.epoch <> d.given_epoch)`)
+		WHERE `+isOpen+` AND d.state = 'leased' AND (p.peer_id IS NULL OR p.kind <> 'agent' OR p.session = '' OR p.epoch <> d.given_epoch)`)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (a *audit) leases() error {
 		a.found(peer, message, func(j *job) error {
 			return j.repairing.mendOpen(peer, `message_id = ?2`, message, func(x *box, r row) error { return j.mailboxes.end(x, r, Expired, reasonReleased, "") })
 		}, "the message waits in the mailbox of a peer that is gone")
-	}, `SELECT d.message_id, d.peer_id FROM deliveries d JOIN mailboxes m ON m.peer_id = d.peer_id WHERE d.`+isOpen+` AND m.active = 0`)
+	}, `SELECT d.message_id, d.peer_id FROM deliveries d JOIN mailboxes m ON m.peer_id = d.peer_id WHERE `+isOpen+` AND m.active = 0`)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (a *audit) notices() error {
 	err := a.each(func(message, peer string) {
 		a.found(peer, message, func(j *job) error { return j.repairing.mendNotice(message, peer) }, "the sender has no notice of the end")
 	}, `SELECT d.message_id, d.peer_id FROM deliveries d LEFT JOIN outboxes o ON o.peer_id = d.sender_id
-		WHERE d.`+isFinal+` AND d.state <> 'acked' AND (d.notice_seq = 0 OR d.notice_state <> d.state)`)
+		WHERE `+isFinal+` AND d.state <> 'acked' AND (d.notice_seq = 0 OR d.notice_state <> d.state)`)
 	if err != nil {
 		return err
 	}

@@ -254,7 +254,7 @@ func (j receiving) read(p Peer, f Fetch, picked []row, cut bool, out *Batch) (er
 	for _, r := range picked {
 		again[r.message] = r.state == Leased
 	}
-	out.Messages, err = j.messages(`d.peer_id = ?1 AND d.`+isOpen+` AND d.seq > 0 AND (?2 = '' OR d.thread_id = ?2) AND d.expires_at > ?3
+	out.Messages, err = j.messages(`d.peer_id = ?1 AND `+isOpen+` AND d.seq > 0 AND (?2 = '' OR d.thread_id = ?2) AND d.expires_at > ?3
 		AND d.seq <= ?4 ORDER BY d.seq`, p.ID, f.Thread, j.now, picked[len(picked)-1].seq)
 	for i := range out.Messages {
 		out.Messages[i].Again = again[out.Messages[i].ID]

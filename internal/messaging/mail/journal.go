@@ -99,7 +99,7 @@ func (j history) envelopes(bodies bool, where string, args ...any) ([]Envelope, 
 func (d Desk) Mailbox(ctx context.Context, peerID string, bodies bool) ([]Envelope, error) {
 	var out []Envelope
 	err := d.b.read(ctx, func(j *job) (err error) {
-		out, err = j.history.envelopes(bodies, `d.peer_id = ?1 AND d.`+isOpen+` ORDER BY d.seq, d.message_id`, peerID)
+		out, err = j.history.envelopes(bodies, `d.peer_id = ?1 AND `+isOpen+` ORDER BY d.seq, d.message_id`, peerID)
 		return err
 	})
 	return out, err
@@ -113,12 +113,12 @@ const holdsMax = 1000
 func (d Desk) Holds(ctx context.Context) ([]Envelope, error) {
 	var out []Envelope
 	err := d.b.read(ctx, func(j *job) error {
-		held, err := j.history.envelopes(false, `d.`+isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
+		held, err := j.history.envelopes(false, ``+isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
 			ORDER BY d.message_id, d.peer_id LIMIT ?1`, holdsMax)
 		if err != nil {
 			return err
 		}
-		again, err := j.history.envelopes(false, `d.`+isFinal+` AND d.due > ?1 AND d.due <= ?2 AND d.state IN ('dead', 'expired') AND d.again_as = '' AND d.reason <> 'inherited'
+		again, err := j.history.envelopes(false, ``+isFinal+` AND d.due > ?1 AND d.due <= ?2 AND d.state IN ('dead', 'expired') AND d.again_as = '' AND d.reason <> 'inherited'
 			AND m.body <> '' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE active = 1) ORDER BY d.message_id LIMIT ?3`,
 			j.now, j.now+j.b.o.Limits.BodyKept.Milliseconds(), holdsMax)
 		out = append(held, again...)

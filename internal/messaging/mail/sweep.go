@@ -210,7 +210,7 @@ func (j sweeping) forgetBody(message string) error {
 	}
 	_, err = j.Exec(`UPDATE messages SET body = '', subject = '', refs = '' WHERE message_id = ?1 AND body <> ''
 		AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = ?1
-			AND (d.`+isOpen+` OR d.changed_at > CASE WHEN d.state = 'acked' THEN ?3 ELSE ?2 END))`,
+			AND (`+isOpen+` OR d.changed_at > CASE WHEN d.state = 'acked' THEN ?3 ELSE ?2 END))`,
 		message, j.now-j.b.o.Limits.BodyKept.Milliseconds(), j.now-j.b.o.Limits.ConfirmedKept.Milliseconds())
 	if err != nil {
 		return err
