@@ -113,12 +113,12 @@ const holdsMax = 1000
 func (d Desk) Holds(ctx context.Context) ([]Envelope, error) {
 	var out []Envelope
 	err := d.b.read(ctx, func(j *job) error {
-		held, err := j.history.envelopes(false, ``+isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
+		held, err := j.history.envelopes(false, isOpen+` AND d.state = 'held' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE held > 0)
 			ORDER BY d.message_id, d.peer_id LIMIT ?1`, holdsMax)
 		if err != nil {
 			return err
 		}
-		again, err := j.history.envelopes(false, ``+isFinal+` AND d.due > ?1 AND d.due <= ?2 AND d.state IN ('dead', 'expired') AND d.again_as = '' AND d.reason <> 'inherited'
+		again, err := j.history.envelopes(false, isFinal+` AND d.due > ?1 AND d.due <= ?2 AND d.state IN ('dead', 'expired') AND d.again_as = '' AND d.reason <> 'inherited'
 			AND m.body <> '' AND d.peer_id IN (SELECT peer_id FROM mailboxes WHERE active = 1) ORDER BY d.message_id LIMIT ?3`,
 			j.now, j.now+j.b.o.Limits.BodyKept.Milliseconds(), holdsMax)
 		out = append(held, again...)
