@@ -345,11 +345,7 @@ func (b *bed) count(query string, args ...any) (n int64) {
 
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
+	doortest.Until(t, time.Minute, what, ok)
 }
 
 func equal[T comparable](t *testing.T, what string, got []T, want ...T) {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // swapFile puts f in the place of the segment, as if the disk had changed its
@@ -77,19 +79,13 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 		if _, err := l.Append(act()); err != nil {
 			t.Fatal(err)
 		}
-		for l.State().Seq < 2 || isDirty(l) { // the start is on the disk, the keeper at rest
-			time.Sleep(time.Millisecond)
-		}
+		doortest.Until(t, 30*time.Second, "the start is on the disk", func() bool { return l.State().Seq >= 2 && !isDirty(l) })
 		good := swapFile(l, unsyncable(t))
 		seq, err := l.Append(act())
 		if always && !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("always: appended %d, %v", seq, err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); l.State().State != StateFailed; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("always=%v: never failed", always)
-			}
-		}
+		doortest.Until(t, 30*time.Second, fmt.Sprintf("always=%v: it fails", always), func() bool { return l.State().State == StateFailed })
 		swapFile(l, good)
 		for range 3 { // the disk is fine again, and nevertheless
 			if _, err := l.Append(act()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, syscall.EINVAL) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // changesUnderWriter are changes by another program after which the records that are written
@@ -70,9 +71,7 @@ func TestALogThatWasReplacedUnderItsWriterIsNotContinued(t *testing.T) {
 			}
 			change(t, dir)
 			_, err := l.Append(decision("at once"))
-			for end := time.Now().Add(10 * time.Second); err == nil && l.State().State == audit.StateOK && time.Now().Before(end); {
-				time.Sleep(time.Millisecond)
-			}
+			doortest.Becomes(20*time.Second, func() bool { return err != nil || l.State().State != audit.StateOK })
 			if _, err := l.Append(decision("after")); !errors.Is(err, audit.ErrUnavailable) {
 				t.Errorf("acts go on without a record that can be found: %v", err)
 			}
