@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/audit"
@@ -103,18 +104,21 @@ func TestWithAlwaysNoActIsRecordedInAReplacedSegment(t *testing.T) {
 func TestALogThatWasMovedAndComesBackGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, always := range []bool{false, true} {
-		dir := filepath.Join(t.TempDir(), "audit")
-		key := newKey(t)
-		l := open(t, dir, audit.Options{Key: key, Always: always, Interval: time.Millisecond})
-		mustAppend(t, l, decision("before"))
-		must(t, os.Rename(dir, dir+".away"))
-		mustAppend(t, l, decision("meanwhile"))
-		time.Sleep(20 * time.Millisecond) // some syncs
-		must(t, os.Rename(dir+".away", dir))
-		mustAppend(t, l, decision("after"))
-		if s := l.State(); s.State != audit.StateOK {
-			t.Errorf("always %v: %+v", always, s)
-		}
-		must(t, l.Close())
+		synctest.Test(t, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "audit")
+			key := newKey(t)
+			l := open(t, dir, audit.Options{Key: key, Always: always, Interval: time.Millisecond})
+			mustAppend(t, l, decision("before"))
+			must(t, os.Rename(dir, dir+".away"))
+			mustAppend(t, l, decision("meanwhile"))
+			time.Sleep(20 * time.Millisecond) // some syncs
+			synctest.Wait()
+			must(t, os.Rename(dir+".away", dir))
+			mustAppend(t, l, decision("after"))
+			if s := l.State(); s.State != audit.StateOK {
+				t.Errorf("always %v: %+v", always, s)
+			}
+			must(t, l.Close())
+		})
 	}
 }
