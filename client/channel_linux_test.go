@@ -170,6 +170,7 @@ type talk struct {
 	in      io.WriteCloser
 	lines   chan string
 	kept    []string // read while something else was waited for
+	fences  int      // the messages of quiet
 }
 
 func converse(t *testing.T, server string, mode Channel) *talk {
@@ -248,14 +249,18 @@ func (k *talk) hears(parts ...string) string {
 	}
 }
 
-// quiet fails if a notification of the channel is among the unread lines, or arrives within
-// 100 ms.
+// quiet fails if the channel says anything before it reports a message that arrives now.
 func (k *talk) quiet(why string) {
 	k.t.Helper()
-	time.Sleep(100 * time.Millisecond)
-	for len(k.lines) > 0 {
-		k.kept = append(k.kept, <-k.lines)
-	}
+	k.fences++
+	k.told(k.box.arrive(1000+k.fences, "planner", "parent", "inform"))
+	k.silent(why)
+}
+
+// silent fails if the channel said anything that the test did not wait for, until the last line
+// that it did.
+func (k *talk) silent(why string) {
+	k.t.Helper()
 	for _, line := range k.kept {
 		if strings.Contains(line, "claude/channel") || strings.Contains(line, "resources/updated") {
 			k.t.Errorf("%s: %s", why, line)
@@ -291,6 +296,15 @@ func (k *talk) subscribed() {
 		defer k.box.mu.Unlock()
 		return len(k.box.subs) > 0
 	})
+}
+
+// looks waits until the channel has read the mailbox after something happened.
+func (k *talk) looks(after func()) {
+	k.t.Helper()
+	reads := func() int { k.box.mu.Lock(); defer k.box.mu.Unlock(); return k.box.reads }
+	before := reads()
+	after()
+	until(k.t, "the mailbox is read", func() bool { return reads() > before })
 }
 
 // notification is a decoded notification of the channel.
@@ -414,7 +428,9 @@ func TestWithoutAChannelNothingIsAdded(t *testing.T) {
 			if hello := begin(k); strings.Contains(hello, "claude") {
 				t.Error(hello)
 			}
-			k.quiet("said unasked")
+			k.say(`{"jsonrpc":"2.0","id":"after","method":"tools/list","params":{` + metaJSON + `}}`)
+			k.hears(`"id":"after"`)
+			k.silent("said unasked")
 			k.box.mu.Lock()
 			defer k.box.mu.Unlock()
 			if len(k.box.subs) != 0 || k.box.reads != 0 || !k.box.labels["demo-00112233"] {
@@ -453,14 +469,14 @@ func TestAChannelThatFailsIsSilent(t *testing.T) {
 			k.box.gone = true
 			begin(k)
 			k.subscribed()
-			k.box.update()
-			k.quiet("of a mailbox that is not there")
-			id := k.box.arrive(1, "planner", "parent", "request")
-			k.quiet("of a mailbox that cannot be read")
+			k.looks(k.box.update)
+			var id string
+			k.looks(func() { id = k.box.arrive(1, "planner", "parent", "request") })
 			k.box.mu.Lock()
 			k.box.gone = false
 			k.box.mu.Unlock()
 			k.told(id) // it looks again by itself
+			k.silent("of a mailbox that cannot be read")
 		})
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/credential"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/overload"
 )
 
@@ -255,14 +256,9 @@ func (k *keeper) asks() int {
 	return len(k.asked)
 }
 
-// until polls every 5 ms, and fails after 20 s.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it did not come to this: %s", what)
-		}
-	}
+	doortest.Until(t, 20*time.Second, what, done)
 }
 
 func env(pairs ...string) func(string) (string, bool) {

@@ -213,17 +213,7 @@ func pattern(ts *testscript.TestScript, text string) *regexp.Regexp {
 	return re
 }
 
-// poll asks every few milliseconds until done, and reports whether it ever was.
-func poll(within time.Duration, done func() bool) bool {
-	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
-		if done() {
-			return true
-		}
-		if time.Now().After(end) {
-			return false
-		}
-	}
-}
+func poll(within time.Duration, done func() bool) bool { return doortest.Becomes(within, done) }
 
 func tail(text string, n int) string {
 	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")

@@ -2,14 +2,19 @@ package daemon
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // refusers are the ways in which the paths of the daemon refuse a body that they do not read to
@@ -125,17 +130,27 @@ func TestAWantedBodyIsAskedFor(t *testing.T) {
 // announced.
 func TestATakenOverConnectionHasNoDeadline(t *testing.T) {
 	t.Parallel()
-	const limit = 50 * time.Millisecond
-	c := timelyServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	var taken atomic.Bool
+	dial := timelyServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if taken.Load() {
+			io.Copy(io.Discard, r.Body)
+			return
+		}
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
+		taken.Store(true)
 		go io.Copy(conn, conn)
-	}), limit)()
+	}), 50*time.Millisecond)
+	c, later := dial(), dial()
 	fmt.Fprint(c, postHead+"Content-Length: 6\r\n\r\n")
-	time.Sleep(3 * limit)
+	doortest.Until(t, 20*time.Second, "it is taken over", taken.Load)
+	fmt.Fprint(later, postHead+"Content-Length: 6\r\n\r\n")
+	if _, err := io.ReadAll(later); errors.Is(err, os.ErrDeadlineExceeded) { // its deadline is after that of c
+		t.Fatal(err)
+	}
 	fmt.Fprint(c, "code=x")
 	got := make([]byte, 6)
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != "code=x" {

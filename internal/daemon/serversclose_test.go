@@ -14,6 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/base/secret"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/signin"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // TestAStopDoesNotWaitForOneRenewalAfterAnother: the daemon waits for the renewals that are under
@@ -43,11 +44,7 @@ func TestAStopDoesNotWaitForOneRenewalAfterAnother(t *testing.T) {
 			_, _ = o.tok.Refused(context.WithoutCancel(t.Context()), "", &http.Response{StatusCode: http.StatusUnauthorized})
 		}()
 	}
-	for end := time.Now().Add(20 * time.Second); asked.Load() < servers; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d renewals are under way", asked.Load())
-		}
-	}
+	doortest.Until(t, 20*time.Second, "all renewals are under way", func() bool { return asked.Load() >= servers })
 	begun := time.Now()
 	set.close(nil)
 	if took := time.Since(begun); took > 8*time.Second { // one wait is two seconds

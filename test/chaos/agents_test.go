@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // order is the input of the program of the agents.
@@ -87,8 +89,7 @@ func each(all []*agent, do func(*agent)) {
 
 // drain waits until all acknowledged messages have arrived and the agents are done.
 func (f *field) drain(all []*agent, done chan struct{}) {
-	for end := time.Now().Add(f.order.Drain); time.Now().Before(end) && !f.arrived(); time.Sleep(50 * time.Millisecond) {
-	}
+	doortest.Becomes(f.order.Drain, f.arrived)
 	f.over.Store(true)
 	select {
 	case <-done:

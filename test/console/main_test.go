@@ -193,9 +193,5 @@ func chromium(t *testing.T) string {
 // within waits for something to become true.
 func within(t *testing.T, limit time.Duration, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !done(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", limit, what)
-		}
-	}
+	doortest.Until(t, limit, what, done)
 }

@@ -144,13 +144,9 @@ func (h *home) serve(t *testing.T, text string) (stop func()) {
 	must(t, cmd.Start())
 	stop = func() {
 		cancel()
-		_ = cmd.Wait()  // ended by a signal
-		for range 500 { // the daemon may outlive the shell
-			if syscall.Kill(-cmd.Process.Pid, 0) != nil {
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+		_ = cmd.Wait() // ended by a signal
+		// The daemon may outlive the shell.
+		doortest.Becomes(20*time.Second, func() bool { return syscall.Kill(-cmd.Process.Pid, 0) != nil })
 	}
 	var said []string
 	for lines := bufio.NewScanner(errs); lines.Scan(); {

@@ -124,11 +124,11 @@ func TestNothingStaysOfPostgresWhenTheTestBinaryIsKilledOrPanics(t *testing.T) {
 			}
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
-			eventually(t, "the directory stays", func() bool {
+			doortest.Until(t, 30*time.Second, "the directory goes", func() bool {
 				_, err := os.Stat(dir)
 				return os.IsNotExist(err)
 			})
-			eventually(t, "a process of the server stays", func() bool { // its keeper ends after the directory
+			doortest.Until(t, 30*time.Second, "the processes of the server end", func() bool { // its keeper ends after the directory
 				return !slices.ContainsFunc(commandLines(t), func(p string) bool { return strings.Contains(p, dir) })
 			})
 			if hasField(segments(t), segment) {
@@ -141,7 +141,7 @@ func TestNothingStaysOfPostgresWhenTheTestBinaryIsKilledOrPanics(t *testing.T) {
 func waitForDir(t *testing.T, out string) string {
 	t.Helper()
 	var dsn string
-	eventually(t, "the child starts no server", func() bool {
+	doortest.Until(t, 30*time.Second, "the child starts a server", func() bool {
 		b, _ := os.ReadFile(out)
 		dsn = string(b)
 		return strings.HasSuffix(dsn, "\n")
@@ -196,13 +196,4 @@ func commandLines(t *testing.T) []string {
 		all = append(all, strings.ReplaceAll(string(b), "\x00", " "))
 	}
 	return all
-}
-
-func eventually(t *testing.T, otherwise string, what func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !what(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(otherwise)
-		}
-	}
 }

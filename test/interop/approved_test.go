@@ -104,14 +104,12 @@ func (o *operator) asks(t *testing.T, name string) *fixture.Model {
 
 // held waits until a call is held, and returns its number and the time of its beginning.
 func (o *operator) held() (n uint64, since time.Time) {
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		var all []struct {
-			N    uint64
-			Time time.Time
-		}
-		if err := o.request(http.MethodGet, "", nil, &all); err == nil && len(all) == 1 {
-			return all[0].N, all[0].Time
-		}
+	var all []struct {
+		N    uint64
+		Time time.Time
+	}
+	if doortest.Becomes(2*time.Minute, func() bool { return o.request(http.MethodGet, "", nil, &all) == nil && len(all) == 1 }) {
+		return all[0].N, all[0].Time
 	}
 	return 0, time.Now() // deciding it fails
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/doorward/doorward/test/doortest"
 )
@@ -37,13 +36,8 @@ func questions(t *testing.T, d *doortest.Daemon) (decided, ended, answered int) 
 // server has ended.
 func noticed(t *testing.T, d *doortest.Daemon) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		decided, ended, _ := questions(t, d)
-		if decided == ended {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d questions were asked, %d are over", decided, ended)
-		}
+	var decided, ended int
+	if !doortest.Becomes(patience, func() bool { decided, ended, _ = questions(t, d); return decided == ended }) {
+		t.Fatalf("%d questions were asked, %d are over", decided, ended)
 	}
 }

@@ -101,14 +101,13 @@ func firstTurn(t *testing.T, d *doortest.Daemon, transport string, servers []str
 // listed waits until the daemon has listed the tools of some servers.
 func listed(t *testing.T, d *doortest.Daemon, servers []string) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		out, err := d.Command("tools").Output()
-		missing := slices.IndexFunc(servers, func(s string) bool { return !strings.Contains("\n"+string(out), "\n"+s+" ") })
-		if err == nil && missing < 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not listed: %v\n%s", err, out)
-		}
+	var out []byte
+	var err error
+	missing := func(s string) bool { return !strings.Contains("\n"+string(out), "\n"+s+" ") }
+	if !doortest.Becomes(3*time.Minute, func() bool {
+		out, err = d.Command("tools").Output()
+		return err == nil && !slices.ContainsFunc(servers, missing)
+	}) {
+		t.Fatalf("not listed: %v\n%s", err, out)
 	}
 }

@@ -104,11 +104,7 @@ func TestClaudeCodesHooksOpenAndCloseASession(t *testing.T) {
 	if shown := m.Talks()[0].System + m.Talks()[0].Said; strings.Contains(shown, "dws1.") {
 		t.Error("the model is shown a token")
 	}
-	for end := time.Now().Add(20 * time.Second); len(sessionFiles(t, d)) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the session file outlives the program")
-		}
-	}
+	doortest.Until(t, 20*time.Second, "the session file ends with the program", func() bool { return len(sessionFiles(t, d)) == 0 })
 }
 
 // sessionFiles are the contents of the files in the directory of sessions.

@@ -391,11 +391,7 @@ func killServers(t *testing.T, d *doortest.Daemon) {
 	if len(killed) == 0 {
 		t.Fatal("no process of the server found")
 	}
-	for end := time.Now().Add(patience); slices.ContainsFunc(killed, executes); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a process survives SIGKILL")
-		}
-	}
+	doortest.Until(t, patience, "the killed processes end", func() bool { return !slices.ContainsFunc(killed, executes) })
 }
 
 // executes reports whether a thread of a process has not ended. A killed process may

@@ -122,14 +122,16 @@ func startCollector(t *testing.T, to *backend) string {
 			t.Logf("the collector:\n%s", said.String())
 		}
 	})
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c, err := net.Dial("tcp", addr); err == nil {
+	if !doortest.Becomes(20*time.Second, func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
 			c.Close()
-			return "http://" + addr
 		}
+		return err == nil
+	}) {
+		t.Fatalf("the collector does not listen: %s", said.String())
 	}
-	t.Fatalf("the collector does not listen: %s", said.String())
-	return ""
+	return "http://" + addr
 }
 
 const (

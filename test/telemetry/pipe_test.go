@@ -135,10 +135,8 @@ func TestOtherMessagesThanCallsAreTraced(t *testing.T) {
 	end()
 	noticeTrace, meta := traceOf(2)
 	c.notify("notifications/of-our-own", meta)
-	for end := time.Now().Add(20 * time.Second); parentOf(file, "notifications/of-our-own") == "" && time.Now().Before(end); {
-		time.Sleep(20 * time.Millisecond)
-	}
-	noticed := parentOf(file, "notifications/of-our-own")
+	var noticed string
+	doortest.Becomes(20*time.Second, func() bool { noticed = parentOf(file, "notifications/of-our-own"); return noticed != "" })
 	var knownTrace string
 	for n := range 4 { // the first ones ask the server, which may take a moment to start
 		knownTrace, meta = traceOf(10 + n)

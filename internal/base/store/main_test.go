@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // TestMain makes the test binary one of the processes that are killed or run out
@@ -32,11 +34,7 @@ func TestMain(m *testing.M) {
 
 // leaked is a goroutine of this package or its drivers that does not end.
 func leaked() (left string) {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if left = leftovers(); left == "" {
-			return ""
-		}
-	}
+	doortest.Becomes(20*time.Second, func() bool { left = leftovers(); return left == "" })
 	return left
 }
 

@@ -69,11 +69,9 @@ func (p *tarpit) serve(client net.Conn, path string) {
 
 func (p *tarpit) waits(t *testing.T, n int32) {
 	t.Helper()
-	for end := time.Now().Add(limit); p.stuck.Load() < n; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			p.free() // so that the store can be closed
-			t.Fatalf("%d connections hung, want %d", p.stuck.Load(), n)
-		}
+	if !doortest.Becomes(limit, func() bool { return p.stuck.Load() >= n }) {
+		p.free() // so that the store can be closed
+		t.Fatalf("%d connections hung, want %d", p.stuck.Load(), n)
 	}
 }
 

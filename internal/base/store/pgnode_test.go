@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/doorward/doorward/test/doortest"
 )
@@ -123,11 +122,7 @@ func TestANameOutlivesALostConnection(t *testing.T) {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s", what)
-		}
-	}
+	doortest.Until(t, limit, what, done)
 }
 
 // wire carries connections to a server, which does not notice when they are cut.

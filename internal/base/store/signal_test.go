@@ -47,12 +47,7 @@ func (e *ear) times(topic string) int {
 func (e *ear) wait(t *testing.T, topic string, limit time.Duration) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	for e.times(topic) == 0 {
-		if time.Since(begun) > limit {
-			t.Fatalf("%q was not heard within %s", topic, limit)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	doortest.Until(t, limit, topic+" is heard", func() bool { return e.times(topic) > 0 })
 	return time.Since(begun)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/secret"
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/overload"
 )
 
@@ -120,7 +121,7 @@ func TestKeysAreRotatedAndWithdrawn(t *testing.T) {
 	if _, err := g.present(fresh); err != nil { // begins the fetch of the keys
 		t.Errorf("the new key: %v", err)
 	}
-	eventually(t, "the old key is refused", func() bool { _, err = g.present(old); return err != nil })
+	doortest.Until(t, 20*time.Second, "the old key is refused", func() bool { _, err = g.present(old); return err != nil })
 	if !errors.Is(err, badKey) && err != ErrUnverifiable {
 		t.Errorf("a token of a key that was withdrawn: %v", err)
 	}
@@ -237,21 +238,11 @@ func TestACallerDoesNotWaitForASlowIssuer(t *testing.T) {
 		t.Errorf("after %s: %v", time.Since(start), err)
 	}
 	g.oauth.Close() // as the daemon does when it ends; it ends the fetch
-	eventually(t, "the end of the fetch", func() bool {
+	doortest.Until(t, 20*time.Second, "the end of the fetch", func() bool {
 		g.oauth.issuer.mu.Lock()
 		defer g.oauth.issuer.mu.Unlock()
 		return g.oauth.issuer.flight == nil
 	})
-}
-
-// eventually polls until ok; it fails after twenty seconds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within twenty seconds: %s", what)
-		}
-	}
 }
 
 func TestAKeySetWithoutUsableKeysAcceptsNoToken(t *testing.T) {

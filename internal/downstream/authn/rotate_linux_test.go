@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func mustRotate(t *testing.T, s *Store, name string, o Rotation) Rotated {
@@ -131,7 +133,10 @@ func TestAnExpiredTokenDoesNotKeepItsName(t *testing.T) {
 	t.Parallel()
 	s := NewStore(filepath.Join(t.TempDir(), "state"))
 	mustNew(t, s, "ci", time.Nanosecond, "")
-	time.Sleep(time.Millisecond)
+	doortest.Until(t, 20*time.Second, "the token has expired", func() bool {
+		list, err := s.List()
+		return err == nil && !list[0].live(time.Now())
+	})
 	if _, err := s.Rotate("ci", Rotation{}); !errors.Is(err, ErrNoPredecessor) {
 		t.Errorf("%v", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/doorward/doorward/internal/downstream/attest"
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/test/doortest"
 	"golang.org/x/sys/unix"
 )
 
@@ -313,13 +314,12 @@ func twoThousand(t *testing.T, network string) {
 }
 
 // dialPatiently tries again when the queue of a Unix listener is full.
-func dialPatiently(network, addr string) (net.Conn, error) {
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		c, err := net.Dial(network, addr)
-		if err == nil || !errors.Is(err, syscall.EAGAIN) || time.Now().After(end) {
-			return c, err
-		}
-	}
+func dialPatiently(network, addr string) (c net.Conn, err error) {
+	doortest.Becomes(20*time.Second, func() bool {
+		c, err = net.Dial(network, addr)
+		return !errors.Is(err, syscall.EAGAIN)
+	})
+	return c, err
 }
 
 func needDescriptors(t *testing.T, n uint64) {

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // The test binary acts as other processes when helperEnv is set.
@@ -312,11 +314,7 @@ func (h *heard) list() []string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("did not happen: %s", what)
-		}
-	}
+	doortest.Until(t, 20*time.Second, what, ok)
 }
 
 // listening reads /proc/net/tcp and tcp6 for sockets that listen on port.

@@ -19,6 +19,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/document"
 	"github.com/doorward/doorward/internal/instructions/library"
 	"github.com/doorward/doorward/internal/upstream/egress"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // relayed is a library that a test can replace by another one.
@@ -89,7 +90,7 @@ func TestASlowFirstAttemptIsWaitedForOnce(t *testing.T) {
 	var as Library = slow
 	shelf.to.Store(&as)
 	h.s.storage.begins()
-	await(t, "the first document", func() bool { return asked.Load() > 0 })
+	doortest.Until(t, 20*time.Second, "the first document", func() bool { return asked.Load() > 0 })
 
 	const times = 10
 	begin := time.Now()

@@ -173,13 +173,3 @@ func next(t *testing.T, events <-chan upstream.Event) upstream.Event {
 	}
 	return upstream.Event{}
 }
-
-// await polls until ok; it fails the test after twenty seconds.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within twenty seconds", what)
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/session"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestAStreamTellsOfChanges(t *testing.T) {
@@ -112,7 +113,7 @@ func TestAStreamIsOneActWithOneEnd(t *testing.T) {
 	}
 	d.end(id)
 	l.event(eventTime)
-	await(t, "the outcome", func() bool {
+	doortest.Until(t, 20*time.Second, "the outcome", func() bool {
 		lines := d.records()
 		last := lines[len(lines)-1]
 		return last.Kind == audit.Outcome && last.Action == actionEvents && last.Result == "revoked" && last.Bytes > 0
@@ -120,7 +121,7 @@ func TestAStreamIsOneActWithOneEnd(t *testing.T) {
 	again := d.structuralToken()
 	second := d.listen(t, me, as(again)...)
 	second.cancel()
-	await(t, "the outcome of one that left", func() bool {
+	doortest.Until(t, 20*time.Second, "the outcome of one that left", func() bool {
 		lines := d.records()
 		return lines[len(lines)-1].Result == "left"
 	})

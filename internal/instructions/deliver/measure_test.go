@@ -12,6 +12,7 @@ import (
 	"github.com/doorward/doorward/internal/instructions/library"
 	"github.com/doorward/doorward/internal/instructions/watermark"
 	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // TestDeliveriesAreCountedByKind: deliveries are counted by kind, generic texts by reason, and
@@ -78,7 +79,7 @@ func TestADeliveryIsStoredForTheOperator(t *testing.T) {
 	id := h.full()
 	got, err := h.s.deliveries.Voice(context.Background(), h.reader(id))
 	h.must(err)
-	await(t, "the row", func() bool {
+	doortest.Until(t, 20*time.Second, "the row", func() bool {
 		all, err := h.lib.Deliveries(context.Background())
 		h.must(err)
 		return len(all) == 1 && all[0].Ref == got.Ref && all[0].Session == id && all[0].Principal == "uid:1000" && all[0].Template == "voice" &&

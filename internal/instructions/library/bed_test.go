@@ -33,6 +33,7 @@ type bed struct {
 	db      *store.DB
 	stop    func()
 	clock   atomic.Int64 // added to the time
+	told    atomic.Int64 // how often the library was told the time
 	changed atomic.Int64
 	mu      sync.Mutex
 	notes   []any
@@ -110,7 +111,8 @@ func (b *bed) openDB() {
 
 func (b *bed) options() library.Options {
 	o := b.o
-	o.DB, o.Key, o.Now, o.Changed = b.db, b.key, b.now, func() { b.changed.Add(1) }
+	o.DB, o.Key, o.Changed = b.db, b.key, func() { b.changed.Add(1) }
+	o.Now = func() time.Time { b.told.Add(1); return b.now() }
 	if o.Dir == "" && o.Remote == nil {
 		o.Dir = b.dir
 	}
@@ -345,11 +347,7 @@ func (b *bed) count(query string, args ...any) (n int64) {
 
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
+	doortest.Until(t, time.Minute, what, ok)
 }
 
 func equal[T comparable](t *testing.T, what string, got []T, want ...T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/overload"
 )
 
@@ -24,9 +25,7 @@ func scanned(t *testing.T) (dir string, root *os.Root, s *scanner) {
 	}
 	t.Cleanup(func() { root.Close() })
 	s = newScanner(dir)
-	for v := s.look(); v.moving; v = s.look() {
-		time.Sleep(settle)
-	}
+	doortest.Until(t, time.Minute, "the file is at rest", func() bool { return !s.look().moving })
 	if f := s.files["a.md"]; f == nil || f.doc == nil {
 		t.Fatalf("%+v", f)
 	}
@@ -108,9 +107,8 @@ func TestAFileThatIsShorterThanItWasIsNotWhole(t *testing.T) {
 func TestAFileAtRestForASecondIsReadAtTheFirstLook(t *testing.T) {
 	t.Parallel()
 	dir, _, s := scanned(t)
-	for st := s.files["a.md"].stamp; !st.quiet(time.Now()); {
-		time.Sleep(50 * time.Millisecond)
-	}
+	st := s.files["a.md"].stamp
+	doortest.Until(t, time.Minute, "it rests for a second", func() bool { return st.quiet(time.Now()) })
 	v := newScanner(dir).look()
 	if v.moving || v.files["a.md"].doc == nil {
 		t.Errorf("%+v", v)

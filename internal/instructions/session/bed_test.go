@@ -188,15 +188,6 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("did not happen: %s", what)
-		}
-	}
-}
-
 func same[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {

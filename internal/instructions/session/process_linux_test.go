@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/peer"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // helperEnv makes the test binary a helper process: it prints itself and its
@@ -99,7 +100,7 @@ func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
 			return Caller{Unix: true, Principal: "uid:1000", Processes: []string{"below/1@1", p}}
 		}
 		looks.Clear()
-		eventually(t, "Run looks at it", func() bool { _, looked := looks.Load(instance); return looked })
+		doortest.Until(t, 20*time.Second, "Run looks at it", func() bool { _, looked := looks.Load(instance); return looked })
 		b.good(token, below(instance))
 		b.bad(token, below(other), Binding)
 		done := b.Done(s.ID)
@@ -114,8 +115,8 @@ func TestARealProcessThatExitsEndsItsSession(t *testing.T) {
 		b.good(stays, below(other))
 		same(t, "why", b.mustFind(s.ID).Reason, ReasonProcess)
 		t.Logf("ended after %s", time.Since(began).Round(time.Millisecond))
-		eventually(t, "it is told", func() bool { return len(b.heard()) == 1 })
-		eventually(t, "it is saved", func() bool { return b.rows("instruct_tokens") == 1 })
+		doortest.Until(t, 20*time.Second, "it is told", func() bool { return len(b.heard()) == 1 })
+		doortest.Until(t, 20*time.Second, "it is saved", func() bool { return b.rows("instruct_tokens") == 1 })
 	})
 }
 

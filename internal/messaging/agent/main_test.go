@@ -25,6 +25,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // house is a server on a real book, with a real gate and a real audit log.
@@ -391,12 +392,7 @@ func (r *reply) want(code string) *reply {
 
 type m = map[string]any
 
-// await polls until ok is true; it fails after twenty seconds.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within twenty seconds", what)
-		}
-	}
+	doortest.Until(t, 20*time.Second, what, ok)
 }

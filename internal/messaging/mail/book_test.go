@@ -93,16 +93,6 @@ func (b *bed) later(d time.Duration) {
 	}
 }
 
-// await polls until ok; it fails after twenty seconds.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within twenty seconds: %s", what)
-		}
-	}
-}
-
 // sweep runs one sweep of the book.
 func (b *bed) sweep() {
 	b.t.Helper()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestTheHumanReadsAndWrites(t *testing.T) {
@@ -198,7 +199,7 @@ func TestTailAndTraceTellEveryChange(t *testing.T) {
 		}
 		equal(t, "trace", got, want...)
 		tail := func() (all []mail.Change) {
-			await(t, "three changes", func() bool {
+			doortest.Until(t, 20*time.Second, "three changes", func() bool {
 				var some []mail.Change
 				some, place, err = b.Desk().Changes(t.Context(), "", place, 2)
 				must(t, err)

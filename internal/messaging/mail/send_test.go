@@ -10,6 +10,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/store"
 	"github.com/doorward/doorward/internal/messaging/mail"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestFiftyDuplicatesWithOneKeyAreOneMessage(t *testing.T) {
@@ -437,7 +438,7 @@ func TestChangesWakeWaitingCallers(t *testing.T) {
 		waitFor := func(topics ...string) {
 			t.Helper()
 			for _, topic := range topics {
-				await(t, "a signal of "+topic, func() bool {
+				doortest.Until(t, 20*time.Second, "a signal of "+topic, func() bool {
 					mu.Lock()
 					defer mu.Unlock()
 					return heard[topic] || heard[""]

@@ -10,6 +10,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // realBook is a mail.Book in a database of its own.
@@ -60,7 +61,7 @@ func TestTheParentReadsTheEndOfItsAgent(t *testing.T) {
 	over := func(id string) *mail.Spawn {
 		t.Helper()
 		var row *mail.Spawn
-		eventually(t, 20*time.Second, "the book says that "+id+" has ended", func() bool {
+		doortest.Until(t, 20*time.Second, "the book says that "+id+" has ended", func() bool {
 			var err error
 			if row, err = b.SpawnOf(ctx, boss, id); err != nil {
 				t.Fatal(err)
@@ -125,7 +126,7 @@ func TestTheParentReadsTheEndOfItsAgent(t *testing.T) {
 	if got := over(first.ID); got.State != mail.Killed {
 		t.Errorf("%+v", got)
 	}
-	eventually(t, 10*time.Second, "nothing is open", func() bool {
+	doortest.Until(t, 10*time.Second, "nothing is open", func() bool {
 		open, err := b.OpenSpawns(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/pin"
 	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func scoped(name, words string) *principal.Principal {
@@ -118,11 +119,13 @@ func TestValuesAreArgumentsAndThePromptIsNone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		doortest.Until(t, 20*time.Second, "the agent has ended", func() bool {
 			if where := inProc(canary); where != "" {
 				t.Fatalf("the prompt is in %s", where)
 			}
-		}
+			_, over := s.book.end(id)
+			return over
+		})
 		got := s.over(id, 20*time.Second).Output
 		for i, want := range []string{"as-agent", "--model", "small", "$(touch pwned) `id` $HOME", dir, "parent/n1", "x{model}", "{prompt}", ""} {
 			if line := fmt.Sprintf("arg %d %q\n", i+1, want); !strings.Contains(got, line) {

@@ -13,6 +13,7 @@ import (
 	"github.com/doorward/doorward/internal/downstream/listen"
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestAnAgentComesInUnderItsOwnName(t *testing.T) {
@@ -126,7 +127,7 @@ func TestAProcessOfNoAgentIsRefused(t *testing.T) {
 			if e := s.over(id, 10*time.Second); !strings.HasPrefix(e.Output, "closed: ") {
 				t.Errorf("the answer is %q", e.Output)
 			}
-			eventually(t, 10*time.Second, "refused: "+reason, func() bool { // reported after the connection is closed
+			doortest.Until(t, 10*time.Second, "refused: "+reason, func() bool { // reported after the connection is closed
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return slices.Contains(s.refused, reason)

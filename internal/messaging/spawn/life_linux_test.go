@@ -18,6 +18,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestTheEndIsReportedWithStatusAndOutput(t *testing.T) {
@@ -110,7 +111,7 @@ func TestNothingOutlivesItsAgent(t *testing.T) {
 		for _, prompt := range []string{"daemonise\ndaemonise\nsay done", "ignore\ndaemonise\nwait 1000s"} {
 			id := s.start(prompt)
 			if strings.Contains(prompt, "wait") {
-				eventually(t, 10*time.Second, "it runs", func() bool { return len(marked(mark)) > 2 })
+				doortest.Until(t, 10*time.Second, "it runs", func() bool { return len(marked(mark)) > 2 })
 				if err := s.Stop(id, 100*time.Millisecond); err != nil {
 					t.Fatal(err)
 				}
@@ -241,14 +242,14 @@ func TestAKilledDaemonLeavesNothing(t *testing.T) {
 		t.Fatal(got)
 	}
 	mark := "DECLARED=" + s.dir
-	eventually(t, 10*time.Second, "both agents and what they left run", func() bool { return len(marked(mark)) >= 6 })
+	doortest.Until(t, 10*time.Second, "both agents and what they left run", func() bool { return len(marked(mark)) >= 6 })
 	if files, _ := filepath.Glob(s.dir + "/run/*" + tokenEnd); len(files) != 2 {
 		t.Fatalf("tokens: %v", files)
 	}
 	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Second, "nothing is left", func() bool { return len(marked(mark)) == 0 })
+	doortest.Until(t, 2*time.Second, "nothing is left", func() bool { return len(marked(mark)) == 0 })
 
 	s.book.mu.Lock()
 	for _, id := range []string{process.Off, process.Contain} {

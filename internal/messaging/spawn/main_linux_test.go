@@ -30,6 +30,7 @@ import (
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // TestMain runs the test binary as an agent, a caller, a daemon or an orphan, by its first
@@ -398,7 +399,7 @@ func (s *stage) start(prompt string) string {
 func (s *stage) over(id string, within time.Duration) mail.SpawnEnd {
 	s.t.Helper()
 	var e mail.SpawnEnd
-	eventually(s.t, within, id+" has ended", func() (ok bool) { e, ok = s.book.end(id); return ok })
+	doortest.Until(s.t, within, id+" has ended", func() (ok bool) { e, ok = s.book.end(id); return ok })
 	return e
 }
 
@@ -410,15 +411,6 @@ func (s *stage) result(prompt string) string {
 		s.t.Errorf("%q ended with %+v", prompt, e)
 	}
 	return e.Output
-}
-
-func eventually(t *testing.T, within time.Duration, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(within); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-	}
 }
 
 // eachMode runs a test without a sandbox and in each sandbox mode.

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestConcurrentAppends(t *testing.T) {
@@ -84,7 +86,7 @@ func TestCloseEndsAppendsThatWait(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "some records", func() bool { mu.Lock(); defer mu.Unlock(); return done > 50 })
+		doortest.Until(t, 30*time.Second, "some records", func() bool { mu.Lock(); defer mu.Unlock(); return done > 50 })
 		mustClose(t, l)
 		wg.Wait()
 		es := entries(t, dir)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // appended is what one goroutine has appended, in its order.
@@ -76,13 +77,9 @@ func TestConcurrentAppendsWhileWritesFail(t *testing.T) {
 	}
 	for range failures {
 		good := swapFile(l, full)
-		for l.State().State == StateOK {
-			time.Sleep(time.Millisecond)
-		}
+		doortest.Until(t, 30*time.Second, "it fails", func() bool { return l.State().State != StateOK })
 		swapFile(l, good)
-		for l.State().State != StateOK {
-			time.Sleep(time.Millisecond)
-		}
+		doortest.Until(t, 30*time.Second, "it recovers", func() bool { return l.State().State == StateOK })
 	}
 	close(failed)
 	wg.Wait()

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // swapFile puts f in the place of the segment, as if the disk had changed its
@@ -77,19 +80,13 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 		if _, err := l.Append(act()); err != nil {
 			t.Fatal(err)
 		}
-		for l.State().Seq < 2 || isDirty(l) { // the start is on the disk, the keeper at rest
-			time.Sleep(time.Millisecond)
-		}
+		doortest.Until(t, 30*time.Second, "the start is on the disk", func() bool { return l.State().Seq >= 2 && !isDirty(l) })
 		good := swapFile(l, unsyncable(t))
 		seq, err := l.Append(act())
 		if always && !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("always: appended %d, %v", seq, err)
 		}
-		for deadline := time.Now().Add(30 * time.Second); l.State().State != StateFailed; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("always=%v: never failed", always)
-			}
-		}
+		doortest.Until(t, 30*time.Second, fmt.Sprintf("always=%v: it fails", always), func() bool { return l.State().State == StateFailed })
 		swapFile(l, good)
 		for range 3 { // the disk is fine again, and nevertheless
 			if _, err := l.Append(act()); !errors.Is(err, ErrUnavailable) || !errors.Is(err, syscall.EINVAL) {
@@ -121,49 +118,52 @@ func writeFails(t *testing.T) *os.File {
 
 func TestLaterRecordsAreKeptUpToALimitAndTheRestIsCounted(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	l := openLog(t, dir, Options{Interval: time.Hour})
-	good := swapFile(l, writeFails(t))
-	if _, err := l.Append(act()); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("append: %v", err)
-	}
-	const many = 20_000
-	for range many {
-		l.Later(&Record{Kind: Outcome, Source: "gate", Resource: "kept or counted"})
-	}
-	l.mu.Lock()
-	size := l.next.size
-	l.mu.Unlock()
-	if size > laterLimit {
-		t.Errorf("%d bytes wait", size)
-	}
-	// The keeper tries several times; records that wait are neither lost nor doubled.
-	time.Sleep(3 * laterDelay)
-	swapFile(l, good)
-	seq, err := l.Append(act())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(filepath.Join(dir, "00000001.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := bytes.Count(b, []byte("kept or counted"))
-	_, event, _ := bytes.Cut(b, []byte(`"action":"audit.lost","count":`))
-	digits, event, _ := bytes.Cut(event, []byte(","))
-	lost, err := strconv.Atoi(string(digits))
-	if err != nil || lost == 0 || kept == 0 || kept+lost != many {
-		t.Errorf("%d kept and %d lost of %d, %v", kept, lost, many, err)
-	}
-	if bytes.Contains(event, []byte("audit.lost")) {
-		t.Error("the loss is told twice")
-	}
-	if n, err := chained(dir); err != nil || n != seq+1 {
-		t.Errorf("%d records, %v, want %d", n, err, seq+1)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		l := openLog(t, dir, Options{Interval: time.Hour})
+		good := swapFile(l, writeFails(t))
+		if _, err := l.Append(act()); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("append: %v", err)
+		}
+		const many = 20_000
+		for range many {
+			l.Later(&Record{Kind: Outcome, Source: "gate", Resource: "kept or counted"})
+		}
+		l.mu.Lock()
+		size := l.next.size
+		l.mu.Unlock()
+		if size > laterLimit {
+			t.Errorf("%d bytes wait", size)
+		}
+		// The keeper tries several times; records that wait are neither lost nor doubled.
+		time.Sleep(3 * laterDelay)
+		synctest.Wait()
+		swapFile(l, good)
+		seq, err := l.Append(act())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, "00000001.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := bytes.Count(b, []byte("kept or counted"))
+		_, event, _ := bytes.Cut(b, []byte(`"action":"audit.lost","count":`))
+		digits, event, _ := bytes.Cut(event, []byte(","))
+		lost, err := strconv.Atoi(string(digits))
+		if err != nil || lost == 0 || kept == 0 || kept+lost != many {
+			t.Errorf("%d kept and %d lost of %d, %v", kept, lost, many, err)
+		}
+		if bytes.Contains(event, []byte("audit.lost")) {
+			t.Error("the loss is told twice")
+		}
+		if n, err := chained(dir); err != nil || n != seq+1 {
+			t.Errorf("%d records, %v, want %d", n, err, seq+1)
+		}
+	})
 }
 
 func TestAnAppendFailsOnAWriteErrorAndIsTriedAgain(t *testing.T) {

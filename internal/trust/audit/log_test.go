@@ -17,6 +17,7 @@ import (
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/trust/principal"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func fixedClock() time.Time {
@@ -146,7 +147,7 @@ func TestLaterArrivesByItself(t *testing.T) {
 	l := open(t, dir, audit.Options{})
 	for n := 2; n < 6; n++ { // the keeper may be asleep each time
 		l.Later(decision("a/b"))
-		eventually(t, "the record is in the file", func() bool { return len(lines(t, dir)) == n })
+		doortest.Until(t, 30*time.Second, "the record is in the file", func() bool { return len(lines(t, dir)) == n })
 	}
 }
 
@@ -226,7 +227,7 @@ func TestCheckpointsComeWhileRecordsCome(t *testing.T) {
 		return func() bool { r := verify(t, dir, key); return r.OK && r.Covered >= n }
 	}
 	for range 3 {
-		eventually(t, "a checkpoint covers the record", covered(mustAppend(t, l, decision("a/b"))))
+		doortest.Until(t, 30*time.Second, "a checkpoint covers the record", covered(mustAppend(t, l, decision("a/b"))))
 	}
 	before := len(readFile(t, filepath.Join(dir, "checkpoints")))
 	mustClose(t, l)

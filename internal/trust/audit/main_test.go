@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
@@ -245,17 +244,6 @@ func mustVerify(t testing.TB, dir string, k *audit.Key, records uint64) auditlog
 		t.Fatalf("verify: %+v, want ok and %d records", r, records)
 	}
 	return r
-}
-
-// eventually polls until cond holds.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }
 
 func actions(es []entry) string {

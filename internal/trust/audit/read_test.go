@@ -12,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/auditlog"
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestTail(t *testing.T) {
@@ -154,7 +155,7 @@ func TestFollowFromNowOn(t *testing.T) {
 	got, ended, _ := follow(t, dir, 0)
 	// Whether Follow has begun cannot be seen from outside, so records go on
 	// coming until one arrives.
-	eventually(t, "a new record", func() bool {
+	doortest.Until(t, 30*time.Second, "a new record", func() bool {
 		mustAppend(t, l, decision("new"))
 		return len(got) > 0
 	})

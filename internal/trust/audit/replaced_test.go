@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/doorward/doorward/internal/trust/audit"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // changesUnderWriter are changes by another program after which the records that are written
@@ -70,9 +72,7 @@ func TestALogThatWasReplacedUnderItsWriterIsNotContinued(t *testing.T) {
 			}
 			change(t, dir)
 			_, err := l.Append(decision("at once"))
-			for end := time.Now().Add(10 * time.Second); err == nil && l.State().State == audit.StateOK && time.Now().Before(end); {
-				time.Sleep(time.Millisecond)
-			}
+			doortest.Becomes(20*time.Second, func() bool { return err != nil || l.State().State != audit.StateOK })
 			if _, err := l.Append(decision("after")); !errors.Is(err, audit.ErrUnavailable) {
 				t.Errorf("acts go on without a record that can be found: %v", err)
 			}
@@ -104,18 +104,21 @@ func TestWithAlwaysNoActIsRecordedInAReplacedSegment(t *testing.T) {
 func TestALogThatWasMovedAndComesBackGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, always := range []bool{false, true} {
-		dir := filepath.Join(t.TempDir(), "audit")
-		key := newKey(t)
-		l := open(t, dir, audit.Options{Key: key, Always: always, Interval: time.Millisecond})
-		mustAppend(t, l, decision("before"))
-		must(t, os.Rename(dir, dir+".away"))
-		mustAppend(t, l, decision("meanwhile"))
-		time.Sleep(20 * time.Millisecond) // some syncs
-		must(t, os.Rename(dir+".away", dir))
-		mustAppend(t, l, decision("after"))
-		if s := l.State(); s.State != audit.StateOK {
-			t.Errorf("always %v: %+v", always, s)
-		}
-		must(t, l.Close())
+		synctest.Test(t, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "audit")
+			key := newKey(t)
+			l := open(t, dir, audit.Options{Key: key, Always: always, Interval: time.Millisecond})
+			mustAppend(t, l, decision("before"))
+			must(t, os.Rename(dir, dir+".away"))
+			mustAppend(t, l, decision("meanwhile"))
+			time.Sleep(20 * time.Millisecond) // some syncs
+			synctest.Wait()
+			must(t, os.Rename(dir+".away", dir))
+			mustAppend(t, l, decision("after"))
+			if s := l.State(); s.State != audit.StateOK {
+				t.Errorf("always %v: %+v", always, s)
+			}
+			must(t, l.Close())
+		})
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // local is a transport that may reach this host.
@@ -186,17 +188,7 @@ func TestPlainConnectionThatTheServerClosedIsNotUsed(t *testing.T) {
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		s.CloseClientConnections()
-		eventually(t, "its end is noticed", func() bool { return !idleQuiet(tr) })
-	}
-}
-
-// eventually polls until ok; it fails after twenty seconds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within twenty seconds: %s", what)
-		}
+		doortest.Until(t, 20*time.Second, "its end is noticed", func() bool { return !idleQuiet(tr) })
 	}
 }
 

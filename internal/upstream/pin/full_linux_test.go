@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // lists are lists of one entry each.
@@ -55,7 +58,7 @@ func TestAFirstUseThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, v := range old {
-				eventually(t, "the verdict ends", func() bool { return !v.Current() })
+				doortest.Until(t, 20*time.Second, "the verdict ends", func() bool { return !v.Current() })
 			}
 			for k, list := range lists {
 				want(t, "afterwards", judged(one.Judge(Asker{Era: "legacy"}, k, list)), "x")

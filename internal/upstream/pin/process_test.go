@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // program writes an executable file and puts it in the place of the one at
@@ -130,7 +132,7 @@ func TestAnUnchangedProgramIsNotReadAgain(t *testing.T) {
 	if s.Guard("a", false, &Process{Path: path}) != g || s.Guard("a", true, &p) == g {
 		t.Error("a guard is not what it was made of")
 	}
-	eventually(t, "the digest is kept", func() bool { // a file is settled after two seconds
+	doortest.Until(t, 20*time.Second, "the digest is kept", func() bool { // a file is settled after two seconds
 		if _, _, err := s.files.digest(path); err != nil {
 			t.Fatal(err)
 		}
@@ -146,16 +148,6 @@ func TestAnUnchangedProgramIsNotReadAgain(t *testing.T) {
 	s.files.mu.Unlock()
 	if _, sum, err := s.files.digest(path); err != nil || sum != "remembered" {
 		t.Errorf("read again: %q %v", sum, err)
-	}
-}
-
-// eventually polls until ok; it fails after twenty seconds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within twenty seconds: %s", what)
-		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // scanner has the built-in rules, or those of text.
@@ -241,16 +242,16 @@ func TestAPatternFileIsReadAgain(t *testing.T) {
 		t.Error("the first rules are not in force")
 	}
 	write("two second")
-	eventually(t, "the new rules", func() bool { return meets("second") == "two=1" && meets("first") == "" })
+	doortest.Until(t, 20*time.Second, "the new rules", func() bool { return meets("second") == "two=1" && meets("first") == "" })
 	write("two (")
-	eventually(t, "the bad file is told", func() bool { meets("x"); return bad.Load() == 1 })
+	doortest.Until(t, 20*time.Second, "the bad file is told", func() bool { meets("x"); return bad.Load() == 1 })
 	if meets("second") != "two=1" {
 		t.Error("a bad file took the rules away")
 	}
 	os.Remove(path)
-	eventually(t, "the missing file is told", func() bool { meets("x"); return bad.Load() == 2 })
+	doortest.Until(t, 20*time.Second, "the missing file is told", func() bool { meets("x"); return bad.Load() == 2 })
 	write("three third")
-	eventually(t, "the good file", func() bool { return meets("third") == "three=1" })
+	doortest.Until(t, 20*time.Second, "the good file", func() bool { return meets("third") == "three=1" })
 	if good.Load() != 2 || bad.Load() != 2 {
 		t.Errorf("told %d good, %d bad", good.Load(), bad.Load())
 	}
@@ -323,16 +324,6 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// eventually polls until ok; it fails after twenty seconds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within twenty seconds: %s", what)
-		}
-	}
-}
-
 func TestPatternsOfAnotherDirectoryAreNotTaken(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "rules")
@@ -351,7 +342,7 @@ func TestPatternsOfAnotherDirectoryAreNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("two second")
-	eventually(t, "it is told", func() bool { s.Text("x"); return len(told) > 0 })
+	doortest.Until(t, 20*time.Second, "it is told", func() bool { s.Text("x"); return len(told) > 0 })
 	if _, r := s.Text("first second"); <-told == nil || counts(r.Found) != "one=1" {
 		t.Errorf("found %s", counts(r.Found))
 	}

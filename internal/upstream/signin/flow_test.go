@@ -334,7 +334,7 @@ func TestAbandonedSignIn(t *testing.T) {
 	}
 	l.Close()
 	u, _ := url.Parse(l.redirect)
-	eventually(t, "its port is free", func() bool { // another program may use it for a moment
+	doortest.Until(t, 20*time.Second, "its port is free", func() bool { // another program may use it for a moment
 		again, err := anyPort(atoi(u.Port()))
 		if err != nil {
 			return false
@@ -432,15 +432,5 @@ func TestSettingsThatCannotWork(t *testing.T) {
 	}
 	if len(p.seen) != 0 {
 		t.Errorf("asked %v", p.seen)
-	}
-}
-
-// eventually polls until ok; it fails after twenty seconds.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within twenty seconds: %s", what)
-		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // fullStore is a store on a small file system. fill leaves no room on it, and room makes room again.
@@ -110,7 +112,7 @@ func TestARenewalIsWrittenOnceThereIsRoom(t *testing.T) {
 			t.Fatalf("%d %v", status, err)
 		}
 	}
-	eventually(t, "it is written", func() bool {
+	doortest.Until(t, 20*time.Second, "it is written", func() bool {
 		e, _ := store.find("docs", src.target.resource)
 		return e.Access == src.carried()
 	})
@@ -122,5 +124,5 @@ func TestARenewalIsWrittenOnceThereIsRoom(t *testing.T) {
 // expire waits until the token in use is not valid any more.
 func expire(t *testing.T, src *Source) {
 	t.Helper()
-	eventually(t, "the token ends", func() bool { return !src.now.Load().good(time.Now()) })
+	doortest.Until(t, 20*time.Second, "the token ends", func() bool { return !src.now.Load().good(time.Now()) })
 }
