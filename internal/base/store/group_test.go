@@ -58,6 +58,42 @@ func TestJobsJoinTheGroupThatRuns(t *testing.T) {
 	})
 }
 
+// Callers that repeat a job that fails delay the commit of another job by one run each.
+func TestACallerOfFailingJobsDelaysACommitOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db := place{dir: t.TempDir()}.open(t, Options{})
+		commits := db.Stats().Commits
+		hold, holding := make(chan struct{}), make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := db.Write(t.Context(), func(*Tx) error { close(holding); <-hold; return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		<-holding
+		for range 8 {
+			all.Go(func() {
+				runs := 0
+				for db.Stats().Commits == commits {
+					_ = db.Write(t.Context(), func(*Tx) error {
+						if db.Stats().Commits == commits {
+							runs++
+						}
+						return errOdd
+					})
+				}
+				if runs > 1 {
+					t.Errorf("%d runs before the commit", runs)
+				}
+			})
+		}
+		synctest.Wait()
+		close(hold)
+		all.Wait()
+	})
+}
+
 // Three hundred jobs that wait take three commits and no more: one for each 128, with the
 // job before them.
 func TestJobsThatWaitShareACommit(t *testing.T) {

@@ -145,8 +145,11 @@ func (w *writer) group(js []*write) (rest []*write) {
 		return nil
 	}
 	var good []*write
+	failed := false
 	for i := 0; ; i++ {
-		if i == len(js) {
+		// The caller of a job that failed is answered and may come back at once, again and
+		// again, while the good jobs wait.
+		if i == len(js) && (!failed || len(good) == 0) {
 			js = w.joined(js)
 		}
 		if i == len(js) {
@@ -166,6 +169,7 @@ func (w *writer) group(js []*write) (rest []*write) {
 			return js[i+1:]
 		}
 		if err != nil {
+			failed = true
 			j.done <- err
 		}
 	}
