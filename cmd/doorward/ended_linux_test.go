@@ -177,26 +177,15 @@ func await(t *testing.T, c <-chan struct{}, otherwise string) {
 }
 
 // TestTheEndOfAConnectionCancelsItsModernCall: a call of the modern era whose connection ends
-// without an answer, in whatever way, is cancelled at the server. Calls of clients that stay are
-// not, and get their answers, although all share the servers.
+// without an answer, in whatever way, is cancelled at the server. The call of a client that stays
+// is not, and gets its answer, although both share the server.
 func TestTheEndOfAConnectionCancelsItsModernCall(t *testing.T) {
 	t.Parallel()
 	d, servers := startWaiting(t, "ending")
-	type bystander struct {
-		*endingClient
-		call *waitCall
-		key  string
-	}
-	var stay []bystander
-	for name, s := range servers {
-		for i := range 4 {
-			e := endingCase{[]string{"unix", "tcp"}[i/2], name, i%2 == 1, ending{name: "stays"}}
-			c := dialEnding(t, d, e)
-			c.wait(e, s, e.key(), "")
-			stay = append(stay, bystander{c, s.call(e.key()), e.key()})
-		}
-	}
 	eachEnding(t, servers, func(t *testing.T, e endingCase, s *waitServer) {
+		stays := endingCase{e.network, e.server, e.begun, ending{name: e.how.name + ", which stays"}}
+		other := dialEnding(t, d, stays)
+		other.wait(stays, s, stays.key(), "")
 		c := dialEnding(t, d, e)
 		c.wait(e, s, e.key(), "")
 		e.how.end(c)
@@ -205,15 +194,12 @@ func TestTheEndOfAConnectionCancelsItsModernCall(t *testing.T) {
 		case <-time.After(endSoon):
 			t.Fatal("the call is not cancelled")
 		}
-	})
-	for _, c := range stay {
-		if c.call.wasCancelled() {
-			t.Errorf("%s: the call of a client that stays is cancelled", c.key)
-			continue
+		if s.call(stays.key()).wasCancelled() {
+			t.Fatal("the call of the client that stays is cancelled")
 		}
-		close(c.call.release)
-		c.read("answer of " + c.key)
-	}
+		close(s.call(stays.key()).release)
+		other.read("answer of " + stays.key())
+	})
 }
 
 // TestTheEndOfAConnectionCancelsNoCallOfASession: a call of a session goes on when its connection
