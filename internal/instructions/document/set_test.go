@@ -112,14 +112,14 @@ func TestALargeSetIsMadeQuickly(t *testing.T) {
 	began := time.Now()
 	s, _ := NewSet(docs)
 	v := s.View(Caller{Principal: "uid:7"}, nil)
-	if d := time.Since(began); d > 30*time.Second || v.Find("v") == nil {
+	if d := time.Since(began); d > 2*time.Minute || v.Find("v") == nil {
 		t.Errorf("it took %v", d)
 	}
 	// The same for one cycle of all documents.
 	began = time.Now()
 	docs[999] = doc(t, "d999", "", "{{> d0}}")
 	s, problems := NewSet(docs)
-	if d := time.Since(began); d > 30*time.Second || len(s.Documents()) != 300 || len(problems) != 1000 || len(problems.Error()) > 300_000 {
+	if d := time.Since(began); d > 2*time.Minute || len(s.Documents()) != 300 || len(problems) != 1000 || len(problems.Error()) > 300_000 {
 		t.Errorf("it took %v; %d documents, %d problems", d, len(s.Documents()), len(problems))
 	}
 }

@@ -277,7 +277,7 @@ func TestLookingIsLinear(t *testing.T) {
 			}
 		}
 	}
-	if d := time.Since(began); d > 20*time.Second {
+	if d := time.Since(began); d > time.Minute {
 		t.Errorf("some 2 MiB took %v", d)
 	}
 }
