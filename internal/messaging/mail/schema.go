@@ -10,6 +10,7 @@ import (
 // statements that use them: SQLite uses such an index for no other spelling. They have no
 // IN with more than two values, for which SQLite makes a table each time that it inserts a
 // row: it took half of the time of the insert of a delivery.
+// A change of them keeps the present text for the migration mail-4, as wasOpen is kept.
 const (
 	isOpen  = `(state = 'held' OR state = 'queued' OR state = 'leased')`
 	isOwned = `kind = 'agent' AND session <> ''`
