@@ -70,8 +70,8 @@ func (c *call) write(fields ...audit.Field) error {
 
 // as notes the caller's peer, for records and for waking it.
 func (c *call) as(p mail.Peer) {
-	if p.ID != "" && c.s.sessions.bind(c.session, p) {
-		c.s.signals.signal(topicSession(c.owner.Session))
+	if p.ID != "" {
+		c.s.bind(c.session, p)
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *call) me(ctx context.Context) (mail.Peer, error) {
 // known notes what the book has said about the caller's peer.
 func known(c *call, p mail.Peer, err error) (mail.Peer, error) {
 	if noPeer(err) {
-		c.s.sessions.bind(c.session, mail.Peer{})
+		c.s.bind(c.session, mail.Peer{})
 	}
 	if err != nil {
 		return p, err

@@ -61,7 +61,7 @@ func (s *Server) hookCounts(ctx context.Context, on *session) (p mail.Peer, out 
 	case err != nil:
 		return p, out, err
 	}
-	s.sessions.bind(on, p)
+	s.bind(on, p)
 	out = HookCounts{Known: true, Unread: len(waiting)}
 	out.Newest, _ = newest(n, waiting)
 	if out.Unread == pointersMost { // the book returns at most this many, so there may be more

@@ -91,19 +91,28 @@ func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
 	state := inboxState{Messages: []pointer{}}
 	p, n, waiting, err := s.o.Book.Look(ctx, s.sessions.ownerOf(on))
 	if noPeer(err) {
-		s.sessions.bind(on, mail.Peer{})
+		s.bind(on, mail.Peer{})
 		return state, nil
 	}
 	if err != nil {
 		return state, err
 	}
-	s.sessions.bind(on, p)
+	s.bind(on, p)
 	state.Registered, state.Pending, state.Held, state.Newest, state.Notices = true, n.Pending, n.Held, n.Newest, len(n.Notices)
 	for _, m := range waiting {
 		state.Messages = append(state.Messages, pointer{MessageID: m.MessageID, Seq: m.Seq, From: m.From, Lineage: m.Lineage,
 			Kind: m.Kind, SentAt: stamp(m.SentAt)})
 	}
 	return state, nil
+}
+
+// bind notes the peer of a session, and wakes the streams of the session if it is another
+// one: they wait for mail of the peer before. Any request may be the first that sees the
+// peer of a register that is still in progress.
+func (s *Server) bind(on *session, p mail.Peer) {
+	if s.sessions.bind(on, p) {
+		s.signals.signal(topicSession(on.owner.Session))
+	}
 }
 
 // subscribe begins or ends the push of a legacy session. Repetitions have no effect.
@@ -222,7 +231,7 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 	me, n, waiting, err := p.s.o.Book.Look(ctx, p.s.sessions.ownerOf(p.on))
 	switch {
 	case noPeer(err):
-		p.s.sessions.bind(p.on, mail.Peer{})
+		p.s.bind(p.on, mail.Peer{})
 		return 0
 	case err != nil:
 		if ctx.Err() == nil {
@@ -230,7 +239,7 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 		}
 		return p.s.minGap
 	}
-	p.s.sessions.bind(p.on, me)
+	p.s.bind(p.on, me)
 	seq, notice := newest(n, waiting)
 	// Mail that is no longer unread is reported again when it returns to the queue.
 	p.seq, p.notice = min(p.seq, seq), min(p.notice, notice)

@@ -151,7 +151,7 @@ func unregister(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.s.sessions.bind(c.session, mail.Peer{})
+	c.s.bind(c.session, mail.Peer{})
 	text := "There was no name to give back."
 	if done.Released {
 		text = fmt.Sprintf("The name is given back; %s expired, and the senders are told.", messages(done.Pending))
