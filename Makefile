@@ -107,15 +107,15 @@ NOVET   = -vet=off
 # first.
 unit-packages: build postgres bus
 	@test -n "$(RACE)" || echo "note: the race detector is off"
-	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(NOVET) $(RACE) -parallel 4 -timeout 25m $(LONGEST) $(filter-out $(PROGRAM) $(HOUSE) $(LONGEST),$(LISTED))
+	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(NOVET) $(RACE) -parallel 4 -timeout 40m $(LONGEST) $(filter-out $(PROGRAM) $(HOUSE) $(LONGEST),$(LISTED))
 
 # unit-program runs the tests of HOUSE and of the program, which start some 2,500
 # processes, and then those of the program that RACED selects again with the race detector.
 # With it a start takes four times as much processor time, and the whole three times.
 # Supervisors run from their own program in the first and from the tests' own in the second.
 unit-program: build postgres bus
-	$(if $(PROGRAM)$(HOUSE),$(COUNT) $(addprefix -skips ,$(SKIPS)) $(NOVET) $(TAGS) -timeout 25m $(HOUSE) $(PROGRAM))
-	$(if $(and $(PROGRAM),$(RACE)),$(COUNT) $(NOVET) $(RACE) -timeout 25m -run '$(RACED)' $(PROGRAM))
+	$(if $(PROGRAM)$(HOUSE),$(COUNT) $(addprefix -skips ,$(SKIPS)) $(NOVET) $(TAGS) -timeout 40m $(HOUSE) $(PROGRAM))
+	$(if $(and $(PROGRAM),$(RACE)),$(COUNT) $(NOVET) $(RACE) -timeout 40m -run '$(RACED)' $(PROGRAM))
 
 # RACED selects the tests of the program that run with the race detector too: those
 # whose daemon does many things at once. RACED=. selects all.

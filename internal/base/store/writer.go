@@ -109,6 +109,77 @@ func (w *writer) run() {
 	}
 }
 
+// group is the jobs that share one transaction of the writer.
+type group struct {
+	w      *writer
+	jobs   []*write // in their order
+	next   int      // index of the first one that has not begun
+	good   []*write // those that have run without an error
+	failed bool     // one has failed
+}
+
+// group runs jobs, and those that join them, in one transaction and answers them. It
+// returns those that have not begun, when a failure of the database ended the transaction
+// before their turn.
+func (w *writer) group(js []*write) (rest []*write) {
+	if err := w.begin(); err != nil {
+		refuseAll(js, err)
+		return nil
+	}
+	g := &group{w: w, jobs: js}
+	for j := g.take(); j != nil; j = g.take() {
+		if !g.run(j) {
+			return g.jobs[g.next:]
+		}
+	}
+	w.finish(g.good)
+	return nil
+}
+
+// refuseAll answers jobs that have not begun with err.
+func refuseAll(js []*write, err error) {
+	for _, j := range js {
+		if j.taken.CompareAndSwap(false, true) {
+			j.done <- err
+		}
+	}
+}
+
+// take returns the next job whose caller has not given up; nil: there is none.
+func (g *group) take() *write {
+	for {
+		// The caller of a job that failed is answered and may come back at once, again and
+		// again, while the good jobs wait.
+		if g.next == len(g.jobs) && (!g.failed || len(g.good) == 0) {
+			g.jobs = g.w.joined(g.jobs)
+		}
+		if g.next == len(g.jobs) {
+			return nil
+		}
+		j := g.jobs[g.next]
+		g.next++
+		if j.taken.CompareAndSwap(false, true) {
+			return j
+		}
+	}
+}
+
+// run runs a job, and answers it if it fails. It reports whether the transaction goes on.
+func (g *group) run(j *write) bool {
+	err := g.w.one(j)
+	if err == nil {
+		g.good = append(g.good, j)
+		return true
+	}
+	g.failed = true
+	goes := g.w.conn != nil && g.w.conn.inTransaction()
+	if !goes {
+		g.w.lost(g.good, err)
+	}
+	j.done <- err
+	return goes
+}
+
 // waiting returns js and the jobs that wait behind them, at most groupMax.
 func (w *writer) waiting(js []*write) []*write {
 	for len(js) < groupMax {
@@ -130,51 +201,6 @@ func (w *writer) joined(js []*write) []*write {
 		runtime.Gosched()
 	}
 	return w.waiting(js)
-}
-
-// group runs jobs, and those that join them, in one transaction and answers them. It
-// returns those that have not begun, when a failure of the database ended the transaction
-// before their turn.
-func (w *writer) group(js []*write) (rest []*write) {
-	if err := w.begin(); err != nil {
-		for _, j := range js {
-			if j.taken.CompareAndSwap(false, true) {
-				j.done <- err
-			}
-		}
-		return nil
-	}
-	var good []*write
-	failed := false
-	for i := 0; ; i++ {
-		// The caller of a job that failed is answered and may come back at once, again and
-		// again, while the good jobs wait.
-		if i == len(js) && (!failed || len(good) == 0) {
-			js = w.joined(js)
-		}
-		if i == len(js) {
-			break
-		}
-		j := js[i]
-		if !j.taken.CompareAndSwap(false, true) {
-			continue
-		}
-		err := w.one(j)
-		if err == nil {
-			good = append(good, j)
-		}
-		if err != nil && (w.conn == nil || !w.conn.inTransaction()) {
-			w.lost(good, err)
-			j.done <- err
-			return js[i+1:]
-		}
-		if err != nil {
-			failed = true
-			j.done <- err
-		}
-	}
-	w.finish(good)
-	return nil
 }
 
 // begin begins a transaction. It opens the connection again if giveUp has closed it.
