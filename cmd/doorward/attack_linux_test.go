@@ -237,7 +237,7 @@ func (w *world) start() {
 		_ = daemon.Process.Signal(syscall.SIGTERM)
 		_ = daemon.Wait()
 	})
-	w.run("status", "--wait", "20s", "--json")
+	w.run("status", "--wait", "90s", "--json")
 }
 
 // attack lets the thief search, and compares the world before and after.

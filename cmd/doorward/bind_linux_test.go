@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,9 +19,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // These tests check the bind table on the real program: every form of address, with every
@@ -149,43 +148,11 @@ func bindTable(t *testing.T) []*listener {
 		t.Run("IPv6", func(t *testing.T) { t.Skip("this host has no ::1: the rows of IPv6 addresses are left out") })
 		all = slices.DeleteFunc(all, func(l *listener) bool { return strings.Contains(l.bound, "::") })
 	}
-	ports := freePorts(t, len(all))
+	ports := doortest.FreePorts(t, len(all))
 	for i, l := range all {
 		l.port = ports[i]
 	}
 	return all
-}
-
-// freePorts looks for n different ports below the range from which the kernel serves port
-// 0. They are reserved until the test ends.
-func freePorts(t testing.TB, n int) (ports []int) {
-	for _, i := range rand.Perm(20000) {
-		if len(ports) == n {
-			return ports
-		}
-		if port := 12000 + i; reserve(t, port) && isFree(port) {
-			ports = append(ports, port)
-		}
-	}
-	t.Fatalf("%d free ports of %d", len(ports), n)
-	return nil
-}
-
-// reserve keeps a port from other runs of these tests on the same machine, until the test
-// ends. The mark is an abstract socket: it belongs to the network namespace of the port and
-// leaves no file.
-func reserve(t testing.TB, port int) bool {
-	l, err := net.Listen("unix", fmt.Sprintf("@doorward-test-port-%d", port))
-	if err != nil {
-		return false
-	}
-	t.Cleanup(func() { _ = l.Close() }) // the port is given back, or was already
-	return true
-}
-
-func isFree(port int) bool {
-	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-	return err == nil && l.Close() == nil
 }
 
 func (l *listener) text() string {
@@ -259,7 +226,7 @@ func startBound(t *testing.T, c bindCredential, table []*listener) *bindDaemon {
 			t.Errorf("serve: %v\n%s", err, d.log)
 		}
 	})
-	if _, ok := d.log.take(regexp.MustCompile(`^ready$`), 30*time.Second); !ok {
+	if _, ok := d.log.take(regexp.MustCompile(`^ready$`), mailSoon); !ok {
 		t.Fatalf("not ready:\n%s", d.log)
 	}
 	return d
@@ -386,7 +353,7 @@ func (d *bindDaemon) ask(l *listener, token string) int {
 	if strings.TrimSpace(token) != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+	c := http.Client{Timeout: mailSoon, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the certificate is the test's own
 	resp, err := c.Do(req)
 	if err != nil {

@@ -24,7 +24,7 @@ const reviewDocument = "---\nname: review\nclass: instructions\n---\nReview in t
 
 // overSocket is a client of one Unix socket, which keeps its connections.
 func overSocket(path string) *http.Client {
-	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return &http.Client{Timeout: mailSoon, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}}
 }
@@ -113,7 +113,7 @@ func TestASessionTokenIsOfNoUseToAnotherUser(t *testing.T) {
 		if err := thief.Start(); err != nil {
 			t.Fatal(err)
 		}
-		late := time.AfterFunc(20*time.Second, func() { thief.Process.Kill() }) // a thief that succeeds does not end by itself
+		late := time.AfterFunc(time.Minute, func() { thief.Process.Kill() }) // a thief that succeeds does not end by itself
 		err := thief.Wait()
 		late.Stop()
 		if err == nil || !closed.MatchString(out.String()) {

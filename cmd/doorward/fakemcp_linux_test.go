@@ -223,9 +223,15 @@ func (f *fake) call(r fakeRequest, name string, arguments, token raw) {
 	case "count":
 		f.text(r, "call "+strconv.FormatInt(f.count.Add(1), 10))
 	case "sleep":
-		var a struct{ Ms int }
+		var a struct {
+			Ms    int
+			Until string // a file, until it exists
+		}
 		_ = json.Unmarshal(arguments, &a) // on an error it does not sleep
 		time.Sleep(time.Duration(a.Ms) * time.Millisecond)
+		for _, err := os.Stat(a.Until); a.Until != "" && err != nil; _, err = os.Stat(a.Until) {
+			time.Sleep(10 * time.Millisecond)
+		}
 		f.text(r, "awake")
 	case "large":
 		f.text(r, strings.Repeat("x", 3_000_000)+"-end")

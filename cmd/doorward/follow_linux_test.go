@@ -114,7 +114,7 @@ func hold(t *testing.T, d *mailDaemon, arg string) <-chan answer {
 	cmd := exec.Command("sh", "-c", "doorward call echo count "+arg+"; exit $?")
 	cmd.Dir, cmd.Env = d.dir, d.env
 	var both bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &both, &both, time.Second
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &both, &both, 10*time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
 
 // send sends one request and writes the answer to w. nil: there was none.
 func send(ts *testscript.TestScript, w io.Writer, args []string) *http.Response {
-	r := &request{method: args[0], within: 30 * time.Second}
+	r := &request{method: args[0], within: 30*time.Second + late()}
 	r.target(ts, args[1])
 	raw := r.flags(ts, args[2:])
 	conn := r.dial(ts)
@@ -197,7 +197,7 @@ func (r *request) gives(name string) bool {
 
 func (r *request) dial(ts *testscript.TestScript) net.Conn {
 	var d net.Dialer
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+late())
 	defer cancel()
 	network, addr := "tcp", r.base.Host
 	if r.socket != "" {

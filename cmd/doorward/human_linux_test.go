@@ -22,7 +22,7 @@ import (
 //
 //	human [-within D] STATUS [VAR=V…] CMD…   must end by itself, with that status
 func cmdHuman(ts *testscript.TestScript, neg bool, args []string) {
-	within := 30 * time.Second
+	within := 30*time.Second + late()
 	if len(args) > 1 && args[0] == "-within" {
 		within, args = limit(ts, args[1]), args[2:]
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A daemon refuses every key file of the state directory that others can read, that is a
@@ -32,7 +31,7 @@ func TestEveryKeyOfTheStateDirectoryIsJudged(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		said.take(regexp.MustCompile(want), 30*time.Second)
+		said.take(regexp.MustCompile(want), mailSoon)
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait() // it may have ended by itself, with a status of its own
 		return said.String()

@@ -48,7 +48,7 @@ func TestFollowingBeginsWhereTheSearchEnded(t *testing.T) {
 				t.Fatal(found.Entries, err)
 			}
 			write(t, log, acts[3:])
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			ends := map[string]string{}
 			err = goOn(ctx, dir, tc.filter, found, func(e history.Entry) error {

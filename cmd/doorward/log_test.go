@@ -60,7 +60,7 @@ func TestFollowingPrintsTheEndOfEachAct(t *testing.T) {
 			}
 			write(t, log, acts[before:])
 			ends := map[string]string{}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			show := func(e history.Entry) error {
 				if e.Outcome != "open" {

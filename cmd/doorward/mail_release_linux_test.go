@@ -193,7 +193,7 @@ func (r *releasing) post(lines string) string {
 // printed.
 func (r *releasing) person(argv ...string) string {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*mailSoon)
+	ctx, cancel := context.WithTimeout(r.t.Context(), mailSoon)
 	defer cancel()
 	path, err := exec.LookPath(argv[0])
 	if err != nil {

@@ -38,7 +38,7 @@ func TestMailAWaitIsCapped(t *testing.T) {
 		c.must("wait", obj{"wait_ms": w.ms}).into(t, &out)
 		took := time.Since(begin)
 		if out.Reason != "timeout" || out.Capped != w.capped || out.WaitedMS < w.least.Milliseconds() || out.WaitedMS > took.Milliseconds()+1 ||
-			took < w.least || took > w.least+mailSoon/2 {
+			took < w.least || took > w.least+mailSoon/4 {
 			t.Errorf("wait_ms %d: %+v after %s", w.ms, out, took)
 		}
 	}
@@ -50,7 +50,7 @@ func TestMailAWaitIsCapped(t *testing.T) {
 		Cursor   string
 	}
 	c.must("inbox", obj{"wait_ms": 295_000}).into(t, &b)
-	if took := time.Since(begin); !b.TimedOut || b.Cursor == "" || took < 2*time.Second || took > mailSoon/2 {
+	if took := time.Since(begin); !b.TimedOut || b.Cursor == "" || took < 2*time.Second || took > mailSoon/4 {
 		t.Errorf("an inbox that waited: %+v after %s", b, took)
 	}
 	d.sound()
@@ -100,7 +100,7 @@ func TestMailAStopAnswersWaits(t *testing.T) {
 			t.Errorf("%s: %+v", w.tool, out)
 		}
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > 10*time.Second+late() {
 		t.Errorf("the stop took %s", took)
 	}
 	d.start()
@@ -126,7 +126,7 @@ func TestMailFourWaitsOfOneSession(t *testing.T) {
 		begin := time.Now()
 		c.refused("RATE_LIMITED", "wait", obj{"wait_ms": 50_000})
 		c.refused("RATE_LIMITED", "inbox", obj{"wait_ms": 50_000})
-		if took := time.Since(begin); took > mailSoon/2 {
+		if took := time.Since(begin); took > mailSoon/4 {
 			t.Errorf("%s: refused after %s", name, took)
 		}
 		c.inbox(nil) // one that does not wait

@@ -22,7 +22,7 @@ func TestADaemonOutlivesTheReaderOfItsLog(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	config := filepath.Join(dir, "doorward.yaml")
-	if err := os.WriteFile(config, []byte("{}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("listen: {http: []}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r, w, err := os.Pipe()
@@ -59,7 +59,7 @@ func TestADaemonOutlivesTheReaderOfItsLog(t *testing.T) {
 		if err != nil {
 			t.Errorf("the daemon ended with %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(20*time.Second + late()):
 		cmd.Process.Kill()
 		t.Error("the daemon does not end")
 	}

@@ -187,7 +187,7 @@ func cmdPrinted(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func printedBy(ts *testscript.TestScript, odd string, argv []string) (out, errs string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second+late())
 	defer cancel()
 	out, errs, _, err := run1(ctx, ts, []string{"EDITOR=true", "TERM=xterm"}, append([]string{"doorward"}, argv...))
 	ts.Check(err)

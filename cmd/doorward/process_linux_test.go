@@ -17,6 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // daemonProc is one daemon of a script.
@@ -45,7 +47,7 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pairs, flags := cutPairs(args)
 	s := stageOf(ts)
-	if old := s.daemons[name]; old != nil && !old.over(10*time.Second) {
+	if old := s.daemons[name]; old != nil && !old.over(10*time.Second+late()) {
 		ts.Fatalf("the earlier daemon %s still runs", name)
 	}
 	cmd := exec.Command(program(ts, "doorward"), append([]string{"serve"}, flags...)...)
@@ -61,7 +63,7 @@ func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	}()
 	s.daemons[name] = p
 	ts.Defer(func() { p.finish(ts, s.t) })
-	if _, ok := p.log.take(pattern(ts, "^ready$"), 30*time.Second); !ok {
+	if _, ok := p.log.take(pattern(ts, "^ready$"), 30*time.Second+late()); !ok {
 		ts.Fatalf("no `ready` on stderr of %s:\n%s", name, p.log)
 	}
 	p.export(ts)
@@ -93,7 +95,7 @@ func (p *daemonProc) export(ts *testscript.TestScript) {
 // and must not have reported a data race, a panic or a fatal error.
 func (p *daemonProc) finish(ts *testscript.TestScript, t testing.TB) {
 	asked := p.cmd.Process.Signal(syscall.SIGTERM) == nil // else it is gone
-	if !p.over(15 * time.Second) {
+	if !p.over(15*time.Second + late()) {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 		t.Errorf("a daemon did not end within 15 s and was killed")
@@ -133,7 +135,7 @@ func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 
 // cmdExits runs a command that must end by itself, with one status.
 func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
-	within := 30 * time.Second
+	within := 30*time.Second + late()
 	if len(args) > 1 && args[0] == "-within" {
 		within, args = limit(ts, args[1]), args[2:]
 	}
@@ -158,7 +160,7 @@ func run1(ctx context.Context, ts *testscript.TestScript, pairs, argv []string) 
 	var stdout, stderr strings.Builder
 	cmd := exec.CommandContext(ctx, program(ts, argv[0]), argv[1:]...)
 	cmd.Dir, cmd.Env = ts.MkAbs("."), environment(ts, pairs)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, time.Second
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, 10*time.Second
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -298,7 +300,7 @@ func cmdBound(ts *testscript.TestScript, neg bool, args []string) {
 // other test gets them meanwhile.
 func cmdFreeport(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) > 0, "freeport VAR…")
-	for i, port := range freePorts(stageOf(ts).t, len(args)) {
+	for i, port := range doortest.FreePorts(stageOf(ts).t, len(args)) {
 		ts.Setenv(args[i], strconv.Itoa(port))
 	}
 }

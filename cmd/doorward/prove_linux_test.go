@@ -233,7 +233,7 @@ func TestAListenerInAPidNamespaceBelowIsNoDaemon(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Skipf("no process can be contained here: %v", err)
 		}
-		if _, ok := said.take(regexp.MustCompile(`^ready$`), 10*time.Second); !ok {
+		if _, ok := said.take(regexp.MustCompile(`^ready$`), mailSoon); !ok {
 			t.Fatalf("%s: not ready", name)
 		}
 		out, err := tryTools(home, env)
@@ -244,7 +244,7 @@ func TestAListenerInAPidNamespaceBelowIsNoDaemon(t *testing.T) {
 			t.Errorf("%s: heard a request", name)
 		}
 		if !below {
-			if _, heard := said.take(regexp.MustCompile(`a request`), 10*time.Second); !heard {
+			if _, heard := said.take(regexp.MustCompile(`a request`), mailSoon); !heard {
 				t.Errorf("%s: heard no request", name)
 			}
 		}

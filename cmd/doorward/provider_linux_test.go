@@ -58,11 +58,11 @@ func cmdProvider(ts *testscript.TestScript, neg bool, args []string) {
 func cmdLogin(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) >= 3 && stageOf(ts).providers[args[1]] != nil, "login STATUS PROVIDER [VAR=VALUE…] SERVER [FLAG…]")
 	pairs, rest := cutPairs(args[2:])
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second+late())
 	defer cancel()
 	var stderr strings.Builder
 	cmd := exec.CommandContext(ctx, program(ts, "doorward"), append([]string{"login"}, rest...)...)
-	cmd.Dir, cmd.Env, cmd.Stderr, cmd.WaitDelay = ts.MkAbs("."), environment(ts, pairs), &stderr, time.Second
+	cmd.Dir, cmd.Env, cmd.Stderr, cmd.WaitDelay = ts.MkAbs("."), environment(ts, pairs), &stderr, 10*time.Second
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())

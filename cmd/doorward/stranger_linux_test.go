@@ -37,7 +37,7 @@ import (
 //	stranger listens SOCK          listens there in the daemon's place, and says `ready`
 //	stranger pidns SOCK            asks from a pid namespace of its own
 //	stranger hidden WAY HOST:PORT  asks by a socket that no table of descriptors shows; see hidden_linux_test.go
-//	stranger guess HOST:PORT TOKEN HEADER  sends 21 tokens that begin so, with a header, and prints the last status
+//	stranger guess HOST:PORT TOKEN HEADER [RIGHT HEADER…]  sends tokens that begin so until one is not compared, and says `kept out`
 //	stranger as UID MODE SOCK      any of these as another user
 //	stranger named NAME MODE SOCK  any of these from a program called NAME, which is this one with another digest
 //	stranger run PROGRAM ARG…      starts PROGRAM and waits for it: its parent
@@ -107,7 +107,7 @@ func strange(args []string) error {
 	case "hidden":
 		return askUnseen(sock, args[2])
 	case "guess":
-		return guess(sock, args[2], args[3])
+		return guess(sock, args[2], args[3], args[4:])
 	case "posts":
 		return posts(sock, args[2])
 	case "listens":
@@ -131,26 +131,39 @@ func strange(args []string) error {
 	}
 }
 
-// guess tries one token more than a source may try.
-func guess(addr, token, header string) error {
-	name, value, _ := strings.Cut(header, ": ")
-	status := 0
-	for i := range 21 {
+// guess sends tokens with a header until one is not compared. Then right is sent, with each of
+// the other headers, and must not be compared either. A source is kept out for a part of a
+// second at a time, so what comes later than that is tried again.
+func guess(addr, token, header string, more []string) error {
+	try := func(token, header string) (status int) {
+		name, value, _ := strings.Cut(header, ": ")
 		r, err := http.NewRequest(http.MethodGet, "http://"+addr+"/mcp", nil)
 		if err != nil {
-			return err
+			return 0
 		}
-		r.Header.Set("Authorization", "Bearer "+token+strconv.Itoa(i))
+		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set(name, value)
 		resp, err := doortest.Client().Do(r)
 		if err != nil {
-			return err
+			return 0
 		}
 		resp.Body.Close()
-		status = resp.StatusCode
+		return resp.StatusCode
 	}
-	fmt.Println(status)
-	return nil
+	kept := func(i int) bool { return try(token+strconv.Itoa(i), header) == http.StatusTooManyRequests }
+	for i := range 10_000 {
+		if !kept(i) {
+			continue
+		}
+		if len(more) < 2 {
+			fmt.Println("kept out")
+			return nil
+		}
+		if try(more[0], more[1]) == http.StatusTooManyRequests {
+			more = append(more[:1:1], more[2:]...)
+		}
+	}
+	return errors.New("never kept out")
 }
 
 // again runs a mode in a process with other attributes.
@@ -323,7 +336,7 @@ func askWho(c net.Conn) error {
 
 // hear prints one answer.
 func hear(c net.Conn) error {
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)

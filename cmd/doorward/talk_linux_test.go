@@ -175,7 +175,7 @@ func startTalk(ts *testscript.TestScript, args []string) *talk {
 	}
 	t := &talk{out: newLines(""), cmd: cmd, done: make(chan struct{})}
 	var errs strings.Builder
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = t.out, &errs, time.Second
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = t.out, &errs, 3*time.Second
 	in, err := cmd.StdinPipe()
 	ts.Check(err)
 	t.in = in
@@ -197,7 +197,7 @@ func startTalk(ts *testscript.TestScript, args []string) *talk {
 }
 
 func (t *talk) expect(ts *testscript.TestScript, neg bool, args []string) {
-	within := 15 * time.Second
+	within := 15*time.Second + late()
 	if len(args) > 1 {
 		d, err := time.ParseDuration(args[1])
 		ts.Check(err)

@@ -89,7 +89,7 @@ func TestAKilledProcessLosesNoToken(t *testing.T) {
 		}
 		moment := time.Duration(i) * 2 * time.Millisecond
 		if i%2 == 1 {
-			moment = 30 * time.Second // when it has shown its token
+			moment = mailSoon // when it has shown its token
 		}
 		if _, shown := said.take(regexp.MustCompile(`^dw_`), moment); !shown && i%2 == 1 {
 			t.Errorf("token n%d was not shown", i)

@@ -46,7 +46,7 @@ func cmdWide(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func mustFit(ts *testscript.TestScript, argv []string) (lines int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second+late())
 	defer cancel()
 	out, errs, _, err := run1(ctx, ts, []string{"EDITOR=true", "TERM=xterm", "COLUMNS="}, append([]string{"pty", "-screen", program(ts, "doorward")}, argv...))
 	ts.Check(err)

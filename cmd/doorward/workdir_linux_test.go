@@ -176,7 +176,7 @@ func TestAnAllowedConfigurationNamesNoSocket(t *testing.T) {
 			continue
 		}
 		for _, args := range ways {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), mailSoon)
 			cmd := exec.CommandContext(ctx, "doorward", append([]string{name}, args...)...)
 			cmd.Dir, cmd.Env = p.dir, env
 			out, _ := cmd.CombinedOutput() // whatever it says
@@ -205,14 +205,14 @@ func serveAt(t *testing.T, home string, env []string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	})
-	if _, ok := log.take(regexp.MustCompile(`^ready$`), 30*time.Second); !ok {
+	if _, ok := log.take(regexp.MustCompile(`^ready$`), mailSoon); !ok {
 		t.Fatalf("not ready:\n%s", log)
 	}
 }
 
 func (p *planted) run(t *testing.T, env []string, name string, args []string) {
 	t.Helper()
-	limit, follows := 30*time.Second, name == "agent" && args[0] == "tail"
+	limit, follows := mailSoon, name == "agent" && args[0] == "tail"
 	if follows {
 		limit = time.Second
 	}

@@ -38,22 +38,34 @@ var refusers = map[string]http.HandlerFunc{
 // client that is still sending.
 const lingers = 450 * time.Millisecond
 
-// sent returns a connection on which a whole request was sent within lingers. A reset before is an
-// error; a machine that is too busy to send it in this time tries again.
-func sent(t *testing.T, dial func() net.Conn, request string) net.Conn {
+// answered sends a whole request before it reads, and returns the answer. An error, such as a reset,
+// within lingers fails the test; a machine that is too busy to send and read in this time tries
+// again.
+func answered(t *testing.T, dial func() net.Conn, request string) *http.Response {
 	t.Helper()
 	for range 30 {
 		c, began := dial(), time.Now()
-		err := writeSlowly(c, request)
+		resp, err := exchange(c, request)
 		if err == nil {
-			return c
+			return resp
 		}
 		if after := time.Since(began); after < lingers {
-			t.Fatalf("writing the request fails after %s: %v", after, err)
+			t.Fatalf("the request fails after %s: %v", after, err)
 		}
 	}
-	t.Fatalf("no request was sent within %s", lingers)
+	t.Fatalf("no request was sent and answered within %s", lingers)
 	return nil
+}
+
+func exchange(c net.Conn, request string) (*http.Response, error) {
+	if err := writeSlowly(c, request); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err == nil {
+		_, err = io.ReadAll(resp.Body)
+	}
+	return resp, err
 }
 
 // writeSlowly writes a request in pieces, so that the answer comes while the body is written.
@@ -79,13 +91,9 @@ func TestARefusedBodyGetsItsAnswer(t *testing.T) {
 				if chunked {
 					head, body = "Transfer-Encoding: chunked\r\n\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
 				}
-				c := sent(t, timelyServer(t, h, 10*time.Second), postHead+head+body)
-				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-				if err != nil || resp.StatusCode != http.StatusRequestEntityTooLarge {
-					t.Fatalf("%v %v", resp, err)
-				}
-				if _, err := io.ReadAll(resp.Body); err != nil {
-					t.Error(err)
+				resp := answered(t, timelyServer(t, h, 10*time.Second), postHead+head+body)
+				if resp.StatusCode != http.StatusRequestEntityTooLarge {
+					t.Error(resp.Status)
 				}
 			})
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/signin"
 	"github.com/doorward/doorward/test/doortest"
+	"github.com/doorward/doorward/test/overload"
 )
 
 // TestAStopDoesNotWaitForOneRenewalAfterAnother: the daemon waits for the renewals that are under
@@ -47,7 +48,7 @@ func TestAStopDoesNotWaitForOneRenewalAfterAnother(t *testing.T) {
 	doortest.Until(t, 20*time.Second, "all renewals are under way", func() bool { return asked.Load() >= servers })
 	begun := time.Now()
 	set.close(nil)
-	if took := time.Since(begun); took > 8*time.Second { // one wait is two seconds
+	if took := time.Since(begun); took > min(8*time.Second+overload.Late(), 14*time.Second) { // one wait is two seconds
 		t.Errorf("%d servers were closed in %s", servers, took)
 	}
 }

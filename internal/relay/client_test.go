@@ -89,7 +89,7 @@ func (r *reply) next() string {
 			r.t.Fatal("the stream ended")
 		}
 		return m
-	case <-time.After(20 * time.Second):
+	case <-time.After(40 * time.Second):
 		r.t.Fatal("no message came")
 	}
 	return ""

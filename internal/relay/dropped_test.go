@@ -55,7 +55,7 @@ func TestAQuestionEndsWithItsCall(t *testing.T) {
 					select {
 					case a := <-<-answers:
 						return field(a, "result", "action")
-					case <-time.After(10 * time.Second):
+					case <-time.After(30 * time.Second):
 						return "nothing"
 					}
 				}
@@ -75,7 +75,7 @@ func TestAQuestionEndsWithItsCall(t *testing.T) {
 					}
 					q.result(`{"said":"enough"}`)
 				}
-				h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.Timeout = 2 * time.Second })})
+				h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.Timeout = 5 * time.Second })})
 				h.relay.calls.parkFor = time.Minute
 				if way == "left" {
 					h.relay.calls.parkFor = 100 * time.Millisecond // a client that was too slow to leave is asked

@@ -138,7 +138,7 @@ func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "legacy")
 	s.serve = func(q *query) { <-q.ctx.Done() }
-	h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.Timeout = time.Second })})
+	h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.Timeout = 2 * time.Second })})
 	c := h.legacy("/mcp/s", "uid:1000", `{}`)
 	r := c.begin("tools/call", `{"name":"t"}`)
 	end := r.end()

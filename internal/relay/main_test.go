@@ -106,7 +106,7 @@ func openPipesAndSockets() int {
 // eventually polls for what another goroutine or process brings about.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if cond() {
 			return
 		}

@@ -68,22 +68,30 @@ func TestAListWaitsForNoServer(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			servers := []Server{broken(t, "broken"), mute(stdio(t, "hung", "legacy")).server(), tardy(stdio(t, "slow", "legacy"), 9*time.Second).server()}
-			for _, name := range []string{"a", "b", "c"} {
-				servers = append(servers, stdio(t, name, "legacy").server())
-			}
-			h := build(t, servers)
-			m, c := h.modern("/mcp", "uid:1000"), (*session)(nil)
+			var h *house
 			var list func() string
 			var stream *reply
-			if era == "legacy" {
-				c = h.legacy("/mcp", "uid:1000", `{}`)
-				stream, list = c.listen(), func() string { return c.call("tools/list", `{}`) }
-			} else {
-				stream, list = m.begin("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`), func() string { return m.call("tools/list", `{}`) }
-			}
 			const there = "a__echo b__echo c__echo"
-			equal(t, "the first list", join(names(within(t, "the first list", list), "tools", "name")), there)
+			first := func() string {
+				servers := []Server{broken(t, "broken"), mute(stdio(t, "hung", "legacy")).server(), tardy(stdio(t, "slow", "legacy"), 9*time.Second).server()}
+				for _, name := range []string{"a", "b", "c"} {
+					servers = append(servers, stdio(t, name, "legacy").server())
+				}
+				h = build(t, servers)
+				if era == "legacy" {
+					c := h.legacy("/mcp", "uid:1000", `{}`)
+					stream, list = c.listen(), func() string { return c.call("tools/list", `{}`) }
+				} else {
+					m := h.modern("/mcp", "uid:1000")
+					stream, list = m.begin("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`), func() string { return m.call("tools/list", `{}`) }
+				}
+				return join(names(within(t, "the first list", list), "tools", "name"))
+			}
+			got := first()
+			for tries := 1; got != there && overload.Late() > 0 && tries < 4; tries++ { // a busy machine starts a program later than a list waits
+				got = first()
+			}
+			equal(t, "the first list", got, there)
 			for server, want := range map[string]string{"slow": "starting", "hung": "starting"} {
 				st := h.status(server)
 				if st.State != want || !strings.Contains(st.Reason, "tools/list") {
@@ -91,7 +99,7 @@ func TestAListWaitsForNoServer(t *testing.T) {
 				}
 			}
 			contains(t, "broken", h.status("broken").Reason, "tools/list")
-			end := time.Now().Add(20 * time.Second)
+			end := time.Now().Add(40 * time.Second)
 			for got := ""; got != there+" slow__echo"; {
 				if time.Now().After(end) {
 					t.Fatalf("the list is not complete after list_changed: %s", got)

@@ -267,7 +267,7 @@ func TestAnExpiredCallEndsAtItsServer(t *testing.T) {
 				select {
 				case answer := <-told:
 					equal(t, "what the server is told", field(answer, "result", "action"), want)
-				case <-time.After(10 * time.Second):
+				case <-time.After(30 * time.Second):
 					t.Fatal("the server is not told")
 				}
 			}

@@ -13,7 +13,7 @@ func TestASubscriptionIsNotAwaitedForEver(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
 	s.onListen = func(q *query) string { <-q.ctx.Done(); return "" }
-	h := build(t, []Server{s.server(func(s *Server, _ *upstream.Definition) { s.Timeout = time.Second })})
+	h := build(t, []Server{s.server(func(s *Server, _ *upstream.Definition) { s.Timeout = 2 * time.Second })})
 	c := h.legacy("/mcp/s", "uid:1000", `{}`)
 	equal(t, "the subscription", code(c.call("resources/subscribe", `{"uri":"file:///a"}`)), "1504")
 }
@@ -23,7 +23,7 @@ func TestAListenIsNotAwaitedForEver(t *testing.T) {
 	t.Parallel()
 	s := web(t, "s", "modern")
 	s.onListen = func(q *query) string { <-q.ctx.Done(); return "" }
-	h := build(t, []Server{s.server(func(s *Server, _ *upstream.Definition) { s.Timeout = time.Second })})
+	h := build(t, []Server{s.server(func(s *Server, _ *upstream.Definition) { s.Timeout = 2 * time.Second })})
 	c := h.modern("/mcp/s", "uid:1000")
 	for range 2 {
 		equal(t, "the listen", code(c.call("subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)), "1504")

@@ -3,12 +3,15 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // refusedDial is the error of a dial to a port without a listener.
@@ -116,12 +119,7 @@ func TestAClientCannotOpenTheCircuit(t *testing.T) {
 // after the server came back connects, with another notice.
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", doortest.FreePort(t))
 	var notices atomic.Int32
 	s := webServer(t, "http://"+addr+"/mcp", func(_ *Definition, d *Deps) {
 		d.Log, d.Notice = discard, func(string, bool) { notices.Add(1) }
@@ -140,11 +138,10 @@ func TestUnreachableServer(t *testing.T) {
 	if open, _ := s.Circuit(); !open || notices.Load() != 1 {
 		t.Errorf("open: %v after %d notices", open, notices.Load())
 	}
-	var back net.Listener
-	eventually(t, "the port is free", func() bool { // another connection may have it for a moment
-		back, err = net.Listen("tcp", addr)
-		return err == nil
-	})
+	back, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
 	f := &fakeWeb{t: t, session: "session-1"}
 	web := &http.Server{Handler: f}
 	go func() { _ = web.Serve(back) }()

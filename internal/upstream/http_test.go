@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestHTTPLegacySession(t *testing.T) {
@@ -445,12 +445,7 @@ func TestHTTPConnectionDropped(t *testing.T) {
 
 func TestHTTPRefusedConnectionIsNotSent(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := "http://" + l.Addr().String() + "/mcp"
-	l.Close()
+	url := fmt.Sprintf("http://127.0.0.1:%d/mcp", doortest.FreePort(t))
 	s := webServer(t, url)
 	if _, _, err := s.DialLegacy(testContext(t), []byte(initParams), nil); !errors.Is(err, ErrNotSent) {
 		t.Errorf("legacy: %v", err)

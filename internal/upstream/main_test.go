@@ -188,7 +188,7 @@ func dialModern(t testing.TB, s *Server, on func(Event)) Conn {
 
 // testContext bounds a step of a test, so that a hang becomes a failure.
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -210,7 +210,7 @@ func waitDone(t testing.TB, c Conn) {
 	t.Helper()
 	select {
 	case <-c.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(40 * time.Second):
 		t.Fatal("the connection is not over")
 	}
 }
@@ -218,7 +218,7 @@ func waitDone(t testing.TB, c Conn) {
 // eventually polls for what another goroutine or process brings about.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if cond() {
 			return
 		}

@@ -77,7 +77,7 @@ type world struct {
 }
 
 func (w *world) run(s size) {
-	o := order{Agents: s.agents, Drain: 90 * time.Second}
+	o := order{Agents: s.agents, Drain: 3 * time.Minute}
 	for _, yaml := range w.yaml {
 		d := doortest.Start(w.t, yaml, doortest.Options{})
 		w.daemons, o.Sockets = append(w.daemons, d), append(o.Sockets, d.Socket)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 export { assert };
 
 // until polls a condition, because notifications come when they come.
-export async function until(what, condition, ms = 8_000) {
+export async function until(what, condition, ms = 30_000) {
   for (const end = Date.now() + ms; Date.now() < end;) {
     const value = condition();
     if (value) return value;

@@ -36,12 +36,12 @@ for (const name of spec.steps) {
   };
   try {
     if (!steps[name]) throw new Error('no such step');
-    await withLimit(steps[name](connect, { prefix: '', sampling: true, ...spec }), 20_000);
+    await withLimit(steps[name](connect, { prefix: '', sampling: true, ...spec }), 60_000);
   } catch (e) {
     failed = true;
     Object.assign(report, { ok: false, error: String(e?.stack ?? e) });
   }
-  await withLimit(Promise.all(opened.map((c) => c.close())), 10_000).catch((e) => {
+  await withLimit(Promise.all(opened.map((c) => c.close())), 30_000).catch((e) => {
     failed = true;
     Object.assign(report, { ok: false, error: `closing: ${e}` });
   });

@@ -23,7 +23,7 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	o := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.DisableGPU,
+	o := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.DisableGPU, chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Flag("host-resolver-rules", "MAP rebound.example 127.0.0.1"), chromedp.WindowSize(1280, 900))
 	if os.Geteuid() == 0 {
 		o = append(o, chromedp.NoSandbox) // Chromium's own does not start as root

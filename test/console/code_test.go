@@ -23,7 +23,7 @@ func TestACodeIsEnteredOnThePage(t *testing.T) {
 			_, code, _ = strings.Cut(h.address(), "#")
 			want = "Last hour"
 		}
-		within(t, 10*time.Second, "the field in focus", func() bool { return b.text("document.activeElement.name ?? ''") == "code" })
+		within(t, 20*time.Second, "the field in focus", func() bool { return b.text("document.activeElement.name ?? ''") == "code" })
 		b.do(chromedp.KeyEvent(code), chromedp.KeyEvent(kb.Enter))
 		within(t, 20*time.Second, want, func() bool { return strings.Contains(b.words(), want) })
 	}

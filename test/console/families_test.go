@@ -172,7 +172,7 @@ func TestAgentsAreShownAsFamilies(t *testing.T) {
 	}
 	b.width(1280)
 	b.run(`document.querySelector('#live > *').id = 'before'; document.body.dispatchEvent(new Event('live'))`)
-	within(t, 10*time.Second, "a new part", func() bool { return b.text("document.getElementById('before')?.id ?? ''") == "" })
+	within(t, 20*time.Second, "a new part", func() bool { return b.text("document.getElementById('before')?.id ?? ''") == "" })
 	if n := b.number(`document.querySelectorAll('.kin .kin .kin li').length`); n != 1 {
 		t.Errorf("after an update %v agents are in the third generation", n)
 	}
@@ -182,7 +182,7 @@ func TestAgentsAreShownAsFamilies(t *testing.T) {
 		t.Errorf("the next stop is %q", at)
 	}
 	b.do(chromedp.KeyEvent(kb.Enter))
-	within(t, 10*time.Second, "the page of the third agent", func() bool { return strings.Contains(b.text("document.title"), "third") })
+	within(t, 20*time.Second, "the page of the third agent", func() bool { return strings.Contains(b.text("document.title"), "third") })
 	for _, c := range b.complaints() {
 		t.Error(c)
 	}

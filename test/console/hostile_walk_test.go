@@ -79,7 +79,7 @@ func (h *house) client(env string) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	n, same := 0, 0
-	within(h.t, 60*time.Second, "all calls", func() bool {
+	within(h.t, 3*time.Minute, "all calls", func() bool {
 		before := n
 		if n = len(h.waiting()); n != before {
 			same = 0
@@ -177,7 +177,7 @@ func TestHostileTextsDoNothingOnAnyPage(t *testing.T) {
 		}
 		if b.text("document.body.dataset.live ?? ''") != "" {
 			b.run(`document.querySelector('#live > *').id = 'before'; document.body.dispatchEvent(new Event('live'))`)
-			within(t, 10*time.Second, "a new part of "+at, func() bool { return b.text("document.getElementById('before')?.id ?? ''") == "" })
+			within(t, 20*time.Second, "a new part of "+at, func() bool { return b.text("document.getElementById('before')?.id ?? ''") == "" })
 			if found := b.text(damage); found != "" {
 				t.Errorf("%s, after an update: %s", at, found)
 			}

@@ -17,8 +17,9 @@ func TestAClickOnAnotherRowsButtonDecidesNothing(t *testing.T) {
 		b.run(fmt.Sprintf(`(async () => {
 			const was = document.querySelector('#live > *');
 			document.querySelector('form[action="/ui/decisions/trust"] [name=%s]').setAttribute('value', 'another');
+			const updated = `+updateOf+`;
 			document.dispatchEvent(new Event('visibilitychange'));
-			while (was.isConnected) await new Promise(requestAnimationFrame);
+			await updated;
 			document.querySelector('form[action="/ui/decisions/trust"] button').click();
 		})(); 0`, field))
 		within(t, 20*time.Second, "a refusal", func() bool {

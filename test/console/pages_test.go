@@ -182,7 +182,7 @@ func paintsWithin(b *browser, url string, most float64) {
 func paint(b *browser, url string) float64 {
 	b.t.Helper()
 	b.open(url)
-	within(b.t, 10*time.Second, "a paint", func() bool { return b.number(`performance.getEntriesByName('first-contentful-paint').length`) > 0 })
+	within(b.t, 20*time.Second, "a paint", func() bool { return b.number(`performance.getEntriesByName('first-contentful-paint').length`) > 0 })
 	return b.number(`performance.getEntriesByName('first-contentful-paint')[0].startTime`)
 }
 
@@ -228,7 +228,7 @@ func TestEveryLivePartIsPutInPlace(t *testing.T) {
 			continue
 		}
 		b.run(`document.querySelector('#live > *').id = 'before'; document.body.dispatchEvent(new Event('live'))`)
-		within(t, 10*time.Second, "a new part of "+p.name, func() bool { return b.text("document.getElementById('before')?.id ?? ''") == "" })
+		within(t, 20*time.Second, "a new part of "+p.name, func() bool { return b.text("document.getElementById('before')?.id ?? ''") == "" })
 		if text := b.words(); !strings.Contains(text, p.seen) {
 			t.Errorf("%s does not show %q any more:\n%.2000s", p.name, p.seen, text)
 		}
@@ -253,7 +253,7 @@ func TestTheConsoleWorksByKeyboard(t *testing.T) {
 		t.Errorf("the first stop is %q", at)
 	}
 	b.do(chromedp.KeyEvent(kb.Enter))
-	within(t, 5*time.Second, "the content in focus", func() bool { return b.text("document.activeElement.id") == "main" })
+	within(t, 20*time.Second, "the content in focus", func() bool { return b.text("document.activeElement.id") == "main" })
 	b.open(base(h))
 	for range 3 {
 		b.do(chromedp.KeyEvent(kb.Tab))
@@ -262,7 +262,7 @@ func TestTheConsoleWorksByKeyboard(t *testing.T) {
 		t.Errorf("the third stop is %q", at)
 	}
 	b.do(chromedp.KeyEvent(kb.Enter))
-	within(t, 10*time.Second, "the page Activity", func() bool { return strings.HasPrefix(b.text("document.title"), "Activity") })
+	within(t, 20*time.Second, "the page Activity", func() bool { return strings.HasPrefix(b.text("document.title"), "Activity") })
 }
 
 // TestActsOfTheConsoleAreDoneAndRecorded: approving a definition, restarting a server,

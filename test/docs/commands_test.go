@@ -5,11 +5,11 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -76,7 +76,7 @@ func newHome(t *testing.T) *home {
 	dir, err := os.MkdirTemp("", "dw")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &home{root: doortest.ModuleRoot(t), dir: dir, work: filepath.Join(dir, "work"), port: freePort(t)}
+	h := &home{root: doortest.ModuleRoot(t), dir: dir, work: filepath.Join(dir, "work"), port: strconv.Itoa(doortest.FreePort(t))}
 	for _, d := range []string{"work/bin", "run", ".config/doorward"} {
 		must(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
@@ -110,7 +110,7 @@ func (h *home) sh(ctx context.Context, text string) *exec.Cmd {
 
 func (h *home) run(t *testing.T, marker, text string) {
 	word, rest, _ := strings.Cut(marker, " ")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	switch word {
 	case "skip":
@@ -137,7 +137,7 @@ func (h *home) run(t *testing.T, marker, text string) {
 // serve runs a text that starts a daemon, and returns when the daemon is ready. stop ends it.
 func (h *home) serve(t *testing.T, text string) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	cmd := h.sh(ctx, text)
 	errs, err := cmd.StderrPipe()
 	must(t, err)
@@ -161,16 +161,6 @@ func (h *home) serve(t *testing.T, text string) (stop func()) {
 	stop()
 	t.Fatalf("no daemon:\n%s", strings.Join(said, "\n"))
 	return nil
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	must(t, err)
-	return port
 }
 
 func must(t *testing.T, err error) {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/overload"
 )
 
 // Options of Start. The zero value suits most tests.
@@ -24,7 +26,7 @@ type Options struct {
 	Env     []string      // further NAME=value for the daemon and for Command
 	Token   string        // sets DOORWARD_TOKEN for the daemon only
 	Dir     string        // home of an earlier daemon, to start again on its state
-	Ready   time.Duration // how long to wait for `ready`; default 20 s
+	Ready   time.Duration // how long to wait for `ready`; default 60 s
 	NoReady bool          // return at once: the test expects the start to fail
 }
 
@@ -90,7 +92,7 @@ func (d *Daemon) run(o Options) {
 func (d *Daemon) waitReady(limit time.Duration) {
 	d.t.Helper()
 	if limit == 0 {
-		limit = 20 * time.Second
+		limit = time.Minute
 	}
 	ready := d.log.wait(func(line string) bool { return line == "ready" }, limit, d.done)
 	if !ready {
@@ -123,11 +125,12 @@ func (d *Daemon) MCP(server string) string {
 // Stderr returns the lines that the daemon wrote so far.
 func (d *Daemon) Stderr() []string { return d.log.all() }
 
-// WaitStderr waits until a line contains part, and fails the test if none does within limit.
+// WaitStderr waits until a line contains part, and fails the test if none does within limit,
+// which is longer on a machine under load.
 func (d *Daemon) WaitStderr(part string, limit time.Duration) {
 	d.t.Helper()
 	found := func(line string) bool { return strings.Contains(line, part) }
-	if !d.log.wait(found, limit, d.done) {
+	if !d.log.wait(found, limit+overload.Late(), d.done) {
 		d.t.Fatalf("no %q on stderr within %s", part, limit)
 	}
 }
@@ -148,13 +151,13 @@ func (d *Daemon) Command(args ...string) *exec.Cmd {
 }
 
 // Wait waits for the process to end and returns its exit status, -1 for a signal. The test fails
-// if it still runs after limit.
+// if it still runs after limit, which is longer on a machine under load.
 func (d *Daemon) Wait(limit time.Duration) int {
 	d.t.Helper()
 	select {
 	case <-d.done:
 		return d.cmd.ProcessState.ExitCode()
-	case <-time.After(limit):
+	case <-time.After(limit + overload.Late()):
 		d.t.Fatalf("doorward still runs after %s", limit)
 		return -1
 	}
@@ -199,7 +202,7 @@ func (d *Daemon) end() {
 	_ = d.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-d.done:
-	case <-time.After(15 * time.Second):
+	case <-time.After(15*time.Second + overload.Late()):
 		_ = d.cmd.Process.Kill()
 		<-d.done
 		d.t.Errorf("doorward did not stop within 15 s")

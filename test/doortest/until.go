@@ -3,12 +3,15 @@ package doortest
 import (
 	"testing"
 	"time"
+
+	"github.com/doorward/doorward/test/overload"
 )
 
-// Until waits until done is true, and fails the test if it is not within limit.
+// Until waits until done is true, and fails the test if it is not within limit, which is longer
+// on a machine under load.
 func Until(t testing.TB, limit time.Duration, what string, done func() bool) {
 	t.Helper()
-	if !Becomes(limit, done) {
+	if !Becomes(limit+overload.Late(), done) {
 		t.Fatalf("not within %s: %s", limit, what)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // and updates, and with proxies that do not exist.
 func claude(t *testing.T, home, project string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, fixture.Claude(t), args...)
 	cmd.Dir = project

@@ -11,13 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
 )
 
 // servePublic runs server-everything on a port and returns the URL of path.
 func servePublic(t *testing.T, transport, path string) string {
 	t.Helper()
-	port := fixture.FreePort(t)
+	port := doortest.FreePort(t)
 	argv := fixture.PublicEverything(t, transport)
 	fixture.Serve(t, port, []string{fmt.Sprintf("PORT=%d", port)}, argv[0], argv[1:]...)
 	return fmt.Sprintf("http://127.0.0.1:%d%s", port, path)

@@ -26,11 +26,11 @@ func sixServers(t *testing.T) string {
 
 // TestCodexHasToolsInItsFirstSession: with a daemon that has never listed its servers, the
 // model is offered tools of servers that start within the second that Codex waits, and calls
-// one. Starting takes longer on a busy machine, so the test runs alone and has five attempts,
+// one. Starting takes longer on a busy machine, so the test runs alone and has eight attempts,
 // each with a new daemon.
 func TestCodexHasToolsInItsFirstSession(t *testing.T) {
 	yaml := sixServers(t)
-	for attempt := range 5 {
+	for attempt := range 8 {
 		d := doortest.Start(t, yaml, doortest.Options{})
 		missing := firstTurn(t, d, "connect", nil)
 		d.Stop()
@@ -45,7 +45,7 @@ func TestCodexHasToolsInItsFirstSession(t *testing.T) {
 // TestCodexHasItsToolsOnItsFirstTurn: once the daemon has listed the servers, Codex's model
 // is offered the tools of all servers that answer on its first turn, even after a restart of
 // the daemon, although Codex waits only a second for a server. Codex may be late itself on a
-// busy machine, so the test has three attempts.
+// busy machine, so the test has six attempts.
 func TestCodexHasItsToolsOnItsFirstTurn(t *testing.T) {
 	for _, transport := range words("connect http") {
 		t.Run(transport, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestCodexHasItsToolsOnItsFirstTurn(t *testing.T) {
 			listed(t, d, words("one two three slow"))
 			d.Stop()
 			d = doortest.Start(t, yaml, doortest.Options{Dir: d.Dir})
-			for attempt := range 3 {
+			for attempt := range 6 {
 				missing := firstTurn(t, d, transport, words("one two three slow"))
 				if missing == "" {
 					return

@@ -22,7 +22,7 @@ func TestAgentProgramsGoOn(t *testing.T) {
 			t.Run(name+"/"+transport, func(t *testing.T) {
 				t.Parallel()
 				servers := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, "legacy"), nil)}}
-				yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", fixture.FreePort(t)), 1)
+				yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", doortest.FreePort(t)), 1)
 				d := doortest.Start(t, yaml, doortest.Options{})
 				call := func(turn int, before func()) fixture.Step {
 					return func(fixture.Talk) fixture.Answer {

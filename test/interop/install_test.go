@@ -139,7 +139,7 @@ func (c client) lists(t *testing.T, doorward bool) {
 }
 
 // calls runs a prompt of the client and checks that the tool was called once. A client that
-// may start without the tools of a slow server has three attempts. Without a Tool it does
+// may start without the tools of a slow server has six attempts. Without a Tool it does
 // nothing.
 func (c client) calls(t *testing.T) {
 	t.Helper()
@@ -147,7 +147,7 @@ func (c client) calls(t *testing.T) {
 		return
 	}
 	out := c.run(t, c.Turn(t)...)
-	for attempt := 1; c.Late && len(c.model.Seen()) == 0 && attempt < 3; attempt++ {
+	for attempt := 1; c.Late && len(c.model.Seen()) == 0 && attempt < 6; attempt++ {
 		out = c.run(t, c.Turn(t)...)
 	}
 	if seen := c.model.Seen(); len(seen) != 1 || !strings.Contains(seen[0], through) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,22 @@ const (
 	plantedGuidance = "Begin every review with the tests, said the heron."
 	plantedVoice    = "Speak like a lighthouse keeper on a quiet night."
 )
+
+// digestKnown matches the digest of a program in the output of whoami.
+var digestKnown = regexp.MustCompile(`(?m)^ +exe_sha256 +observed +[0-9a-f]`)
+
+// guided is a daemon with the guidance that knows the program of its clients. The daemon reads a
+// program when it first connects, which may take a slow machine longer than a program of an agent
+// waits for its session.
+func guided(t *testing.T) *doortest.Daemon {
+	t.Helper()
+	d := doortest.Start(t, guidance(t), doortest.Options{})
+	doortest.Until(t, 90*time.Second, "the program is known", func() bool {
+		out, err := d.Command("whoami").Output()
+		return err == nil && digestKnown.Match(out)
+	})
+	return d
+}
 
 // guidance is a directory of documents, and the configuration that names it.
 func guidance(t *testing.T) (config string) {
@@ -43,7 +60,7 @@ func guidance(t *testing.T) (config string) {
 // model can read with the tool.
 func TestClaudeCodeIsGivenItsInstructions(t *testing.T) {
 	t.Parallel()
-	d := doortest.Start(t, guidance(t), doortest.Options{})
+	d := guided(t)
 	m := fixture.NewModel(t,
 		func(fixture.Talk) fixture.Answer {
 			return fixture.Use("mcp__door__instructions__read", map[string]any{"name": "voice"})
@@ -71,7 +88,7 @@ func TestClaudeCodeIsGivenItsInstructions(t *testing.T) {
 // file exists while the program runs, and the model is not shown the token.
 func TestClaudeCodesHooksOpenAndCloseASession(t *testing.T) {
 	t.Parallel()
-	d := doortest.Start(t, guidance(t), doortest.Options{})
+	d := guided(t)
 	home := t.TempDir()
 	hook := func(what string) []map[string]any {
 		return []map[string]any{{"hooks": []map[string]any{{"type": "command", "command": d.Bin + " auth " + what}}}}

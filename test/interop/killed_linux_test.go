@@ -22,7 +22,7 @@ import (
 )
 
 // patience is longer than any wait that these tests allow: a longer call hangs.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // answerer is a client that calls the tool ask, which asks two questions in turn.
 type answerer struct {
@@ -292,7 +292,7 @@ func (k killing) String() string {
 // run is one case: the call up to the open question, the kill, and what follows.
 func (k killing) run(t *testing.T) {
 	servers := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, k.server), nil)}}
-	yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", fixture.FreePort(t)), 1)
+	yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", doortest.FreePort(t)), 1)
 	d := doortest.Start(t, yaml, doortest.Options{})
 	a := newAnswerer(t, d, k.transport, k.modern)
 	at := a.call()

@@ -35,7 +35,7 @@ func TestAClientOfTheSDKSignsIn(t *testing.T) {
 	if err := os.WriteFile(trust, issuer.CA, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port := fixture.FreePort(t)
+	port := doortest.FreePort(t)
 	door := fmt.Sprintf("http://127.0.0.1:%d", port)
 	doortest.Start(t, fmt.Sprintf(`
 listen: {http: [{addr: "127.0.0.1:%d"}]}

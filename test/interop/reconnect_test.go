@@ -111,7 +111,7 @@ func TestRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			servers := house{servers: map[string]server{"recorder": stdio(fixture.Recorder(t, "legacy"), nil)}}
-			yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", fixture.FreePort(t)), 1)
+			yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", doortest.FreePort(t)), 1)
 			d := doortest.Start(t, yaml, doortest.Options{})
 			var clients []*lasting
 			for _, s := range []spec{{SDK: "v1"}, {SDK: "v2"}, {SDK: "v2", Era: "auto"}, {SDK: "v2", Era: "modern"}, {SDK: "mcp-go"}, {SDK: "mcp-go", Era: "auto"}} {
@@ -200,7 +200,7 @@ func newOfficial(t *testing.T, url string) *official {
 
 func (o *official) goesOn(t *testing.T, round int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	list, err := o.session.ListTools(ctx, nil)
 	if err != nil || len(list.Tools) != 5 {

@@ -32,7 +32,7 @@ type spec struct {
 	answer    map[string]any
 }
 
-const limit = 8 * time.Second // of one step
+const limit = 20 * time.Second // of one step
 
 func main() {
 	var s spec

@@ -69,7 +69,7 @@ func (d *daemon) start(dir string) error {
 	if err := d.serve.Start(); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if text, _ := os.ReadFile(d.logFile()); bytes.Contains(text, []byte("\nready\n")) {
 			return nil
 		}

@@ -42,7 +42,7 @@ func main() {
 	bin := flag.String("doorward", "", "the doorward binary; without it the controls run alone")
 	rounds := flag.Int("rounds", 8, "how often the power goes, for each scenario")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of every choice, to run the same once more")
-	limit := flag.Duration("timeout", 5*time.Minute, "for all of it")
+	limit := flag.Duration("timeout", 15*time.Minute, "for all of it")
 	required := flag.Bool("required", false, "fail where there is no FUSE")
 	flag.Parse()
 	work := os.Getenv(insideEnv)

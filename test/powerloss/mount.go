@@ -42,7 +42,7 @@ func mount(d *disk, dir string) (*mounted, error) {
 // unmount waits until the file system is not in use any more.
 func (m *mounted) unmount() error {
 	var err error
-	for range 200 {
+	for range 1000 {
 		if err = m.server.Unmount(); err == nil {
 			m.server.Wait()
 			return nil

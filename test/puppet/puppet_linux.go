@@ -187,7 +187,7 @@ func (h *Helper) WaitExit() error {
 
 func AcceptUnix(t *testing.T, ln *net.UnixListener) *net.UnixConn {
 	t.Helper()
-	ln.SetDeadline(time.Now().Add(10 * time.Second))
+	ln.SetDeadline(time.Now().Add(30 * time.Second))
 	c, err := ln.AcceptUnix()
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func AcceptUnix(t *testing.T, ln *net.UnixListener) *net.UnixConn {
 
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("did not happen: %s", what)
 		}

@@ -79,6 +79,23 @@ func (b *backend) said() (string, []span) {
 	return b.text.String(), slices.Clone(b.spans)
 }
 
+// until waits until the backend has what ok asks for: the collector forwards what it has received
+// in the background. The caller checks the data.
+func (b *backend) until(ok func(text string, spans []span) bool) (string, []span) {
+	doortest.Becomes(20*time.Second, func() bool { return ok(b.said()) })
+	return b.said()
+}
+
+// count counts the spans of a trace with a name.
+func count(spans []span, trace, name string) (n int) {
+	for _, s := range spans {
+		if s.TraceID == trace && s.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
 // collectorConfig receives OTLP over HTTP on one address and forwards it as JSON.
 const collectorConfig = `
 receivers: {otlp: {protocols: {http: {endpoint: %q}}}}
@@ -99,12 +116,7 @@ func startCollector(t *testing.T, to *backend) string {
 	}
 	sink := httptest.NewServer(to)
 	t.Cleanup(sink.Close)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", doortest.FreePort(t))
 	file := filepath.Join(t.TempDir(), "collector.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, collectorConfig, addr, sink.URL), 0o600); err != nil {
 		t.Fatal(err)
@@ -122,7 +134,7 @@ func startCollector(t *testing.T, to *backend) string {
 			t.Logf("the collector:\n%s", said.String())
 		}
 	})
-	if !doortest.Becomes(20*time.Second, func() bool {
+	if !doortest.Becomes(time.Minute, func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()
@@ -156,7 +168,10 @@ func TestARealCollectorGetsTheSpansOfACall(t *testing.T) {
 	if status := d.Stop(); status != 0 {
 		t.Errorf("the daemon ended with %d", status)
 	}
-	text, spans := b.said()
+	text, spans := b.until(func(text string, spans []span) bool {
+		return strings.Contains(text, `"name":"doorward_approval_wait_seconds"`) && count(spans, trace1, "tools/call echo") == 1 &&
+			count(spans, trace2, "tools/call") == 2 && count(spans, trace2, "tools/call echo") == 1 && count(spans, trace2, "approval") == 1
+	})
 	for _, canary := range []string{"argument-canary", "made-up-name-canary", "secret-of-collector", "result-canary"} {
 		if strings.Contains(text, canary) {
 			t.Errorf("%s was sent to the collector", canary)

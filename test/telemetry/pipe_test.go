@@ -131,14 +131,19 @@ func TestOtherMessagesThanCallsAreTraced(t *testing.T) {
 	c, all := client{t, d.MCP("pipe")}, client{t, d.MCP("")}
 	listenTrace, meta := traceOf(1)
 	end := c.listen(meta)
-	subscribed := parentOf(file, "resources/subscribe")
+	var subscribed string
+	doortest.Becomes(20*time.Second, func() bool { subscribed = parentOf(file, "resources/subscribe"); return subscribed != "" })
 	end()
 	noticeTrace, meta := traceOf(2)
 	c.notify("notifications/of-our-own", meta)
 	var noticed string
 	doortest.Becomes(20*time.Second, func() bool { noticed = parentOf(file, "notifications/of-our-own"); return noticed != "" })
+	_, meta = traceOf(3)
+	doortest.Until(t, 20*time.Second, "the tools of the server", func() bool { // which may take a moment to start
+		return strings.Contains(all.post("tools/list", "", "", meta, nil), `"pipe__echo"`)
+	})
 	var knownTrace string
-	for n := range 4 { // the first ones ask the server, which may take a moment to start
+	for n := range 4 {
 		knownTrace, meta = traceOf(10 + n)
 		if got := all.post("tools/list", "", "", meta, nil); !strings.Contains(got, `"pipe__echo"`) {
 			t.Errorf("the list: %s", got)
@@ -146,7 +151,9 @@ func TestOtherMessagesThanCallsAreTraced(t *testing.T) {
 	}
 	metrics := requestsCounted(t, d)
 	d.Stop()
-	_, spans := b.said()
+	_, spans := b.until(func(_ string, spans []span) bool {
+		return count(spans, listenTrace, "subscriptions/listen") == 2 && count(spans, noticeTrace, "other") == 2 && count(spans, knownTrace, "known list") == 1
+	})
 	find := func(trace, parent, name string) span {
 		t.Helper()
 		for _, s := range spans {
@@ -218,7 +225,7 @@ func TestTheSpanOfARequestBeginsWhenItArrives(t *testing.T) {
 		t.Fatal("the daemon did not ask for the body: this test shows nothing")
 	}
 	d.Stop()
-	_, spans := b.said()
+	_, spans := b.until(func(_ string, spans []span) bool { return count(spans, trace, "tools/call") > 0 })
 	for _, s := range spans {
 		if s.TraceID != trace || s.Name != "tools/call" || s.Kind != 2 {
 			continue

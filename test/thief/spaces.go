@@ -70,7 +70,7 @@ func descend(plan string, levels []uintptr) ([]byte, error) {
 		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
 		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 	}
-	c.WaitDelay = time.Second
+	c.WaitDelay = 5 * time.Second
 	timer := time.AfterFunc(30*time.Second, func() {
 		if c.Process != nil {
 			_ = c.Process.Kill()

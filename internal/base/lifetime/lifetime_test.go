@@ -72,7 +72,7 @@ func TestChildEndsBeforeEndReturns(t *testing.T) {
 	}
 	select {
 	case <-grandchild.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("a grandchild goes on")
 	}
 }

@@ -107,7 +107,7 @@ func TestEventsDoNotWait(t *testing.T) {
 			if string(ev.Data) != "a" {
 				t.Errorf("%q: %q", stream, ev.Data)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Errorf("%q: waits for more", stream)
 		}
 		w.Close()

@@ -1,17 +1,20 @@
 package listen
 
 import (
+	"fmt"
 	"net"
 	"testing"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestFree(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr := fmt.Sprintf("127.0.0.1:%d", doortest.FreePort(t))
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
 	if Free(addr) == nil {
 		t.Error("an address in use is free")
 	}

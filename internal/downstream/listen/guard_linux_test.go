@@ -99,7 +99,7 @@ func TestAStreamEndsWithItsConnector(t *testing.T) {
 				if mode == "ask-with-an-heir" && !errors.Is(err, net.ErrClosed) { // no end of the stream: the heir holds it
 					t.Errorf("the stream ended with %v", err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(30 * time.Second):
 				t.Fatal("the stream outlived its connector")
 			}
 			eventually(t, "the seat is free", func() bool { return l.Open() == 0 })

@@ -154,7 +154,7 @@ func dialled(t *testing.T, l *Listener) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	return c
 }
 
@@ -171,7 +171,7 @@ func TestASlowSearchDoesNotDelayOtherCallers(t *testing.T) {
 			if of == remote {
 				<-release
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			return peer.Holder{}, errors.New("the test did not set the slow connection")
 		}
 		return peer.Holder{PID: 7}, nil

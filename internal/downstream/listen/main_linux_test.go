@@ -355,20 +355,8 @@ func procAddr(t *testing.T, s string) netip.Addr {
 	return ip
 }
 
-// lastPort is the port that freePort gave out last, below the ephemeral ports of the system.
-var lastPort atomic.Uint32
-
-// freePort is a port that no other test of this process gets, and that has no listener at
-// the moment of the check.
+// freePort is a port that no other test gets meanwhile, and that has no listener.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
-	lastPort.CompareAndSwap(0, 15000+uint32(os.Getpid()%10000))
-	for range 1000 {
-		port := uint16(lastPort.Add(1))
-		if len(listening(t, port)) == 0 {
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
+	return uint16(doortest.FreePort(t))
 }

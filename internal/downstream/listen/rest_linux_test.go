@@ -281,7 +281,7 @@ func TestAwait(t *testing.T) {
 				end(client, served)
 				select {
 				case <-called:
-				case <-time.After(10 * time.Second):
+				case <-time.After(30 * time.Second):
 					t.Error("not called")
 				}
 				served.Close()

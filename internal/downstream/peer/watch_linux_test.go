@@ -78,7 +78,7 @@ func TestAnEndBeforeTheWatchIsToldToo(t *testing.T) {
 	}
 	select {
 	case <-told:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the end was not reported")
 	}
 }

@@ -174,7 +174,7 @@ func (h *house) start(still bool) {
 		h.db.Close()
 		h.log.Close()
 	})
-	ready, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ready, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	defer stop()
 	h.must(h.lib.Ready(ready))
 }
@@ -236,7 +236,7 @@ func (h *house) file(name, header, body string) {
 // look makes the library read the directory.
 func (h *house) look() {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	h.must(h.lib.Look(ctx))
 }

@@ -198,7 +198,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("it goes on")
 		}
 	})

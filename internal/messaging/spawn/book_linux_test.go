@@ -37,7 +37,7 @@ func TestTheParentReadsTheEndOfItsAgent(t *testing.T) {
 	m := New(Options{Runner: s.runner, Book: b, Note: said[mail.Spawn], StateDir: s.dir + "/state", RuntimeDir: s.dir + "/run", Socket: s.dir + "/run/doorward.sock"})
 	m.SetLaunchers(map[string]*Launcher{"helper": s.helper(process.Contain)})
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		m.Close(ctx)
 	}()

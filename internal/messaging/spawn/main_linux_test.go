@@ -275,7 +275,7 @@ func newStage(t *testing.T, mode string) *stage {
 		Socket: dir + "/run/doorward.sock", TokenPrefix: authn.SpawnToken, DaemonKey: "a-public-key"})
 	s.launchers(s.helper(mode))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		s.Close(ctx)
 		if err := runner.Close(ctx); err != nil {

@@ -97,7 +97,7 @@ func TestALogWithoutItsOldestSegmentsIsWhole(t *testing.T) {
 // followed gives the numbers of n records from one on.
 func followed(t *testing.T, dir string, from uint64, n int) (got []uint64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	err := auditlog.Follow(ctx, dir, from, func(line []byte) error {
 		if got = append(got, parse(t, line).Seq); len(got) == n {

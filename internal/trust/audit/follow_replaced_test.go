@@ -25,7 +25,7 @@ func TestFollowingEndsWhenTheLogIsReplaced(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "audit")
 			l := open(t, dir, audit.Options{Key: newKey(t)})
 			mustAppend(t, l, decision("before"))
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			changed := false
 			err := auditlog.Follow(ctx, dir, 1, func(line []byte) error {

@@ -62,7 +62,7 @@ func TestAwait(t *testing.T) {
 			end.do(write, leave, cancel)
 			select {
 			case <-called:
-			case <-time.After(10 * time.Second):
+			case <-time.After(30 * time.Second):
 				t.Fatal("not called")
 			}
 			if name == "cancellation" && Await(resp.Body, func() {}) {

@@ -52,7 +52,7 @@ func TestASilentStreamHasNoBuffer(t *testing.T) {
 		next <- "3;a=" + strings.Repeat("x", 200) + "\r\nabc\r\n"
 		select {
 		case <-called:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("not called")
 		}
 		if size := conn.r.Size(); size != streamBytes {

@@ -3,12 +3,15 @@ package egress
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // proxyServer takes CONNECT and absolute requests, notes their targets, and leads every connection to one address.
@@ -54,12 +57,7 @@ func through(t *testing.T, o Options) *http.Client {
 // names, which are not looked up here.
 func TestConfiguredProxyCarriesWhatIsPublic(t *testing.T) {
 	t.Parallel()
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
-	p := newProxy(t, dead.Addr().String())
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", doortest.FreePort(t)))
 	ns := newNameServer(t)
 	c := through(t, Options{Proxy: p.URL, Resolver: ns.resolver()})
 	if body, err := get(c, "http://mcp.example/x"); body != "by proxy" || err != nil {

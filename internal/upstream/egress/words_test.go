@@ -48,7 +48,7 @@ func clients(t *testing.T, o Options) map[string]*http.Client {
 }
 
 func exchange(c *http.Client, url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
 	if err != nil {

@@ -47,7 +47,7 @@ func TestStderrFloodIsDrainedAndCut(t *testing.T) {
 		for _, heard := range []bool{true, false} {
 			t.Run(fmt.Sprint(kind, heard), func(t *testing.T) {
 				t.Parallel()
-				s := newStage(t, Options{Stdin: 10 * time.Second})
+				s := newStage(t, Options{Stdin: time.Minute})
 				var e ear
 				spec := Spec{Path: self(), Args: []string{"as-flood", "30", kind}}
 				if heard {

@@ -271,6 +271,17 @@ func anyPort(port int) (net.Listener, error) {
 	return net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
+// ownPort is anyPort with ports that no other test gets before the end of t: a later sign-in of
+// the same registration uses its port again.
+func ownPort(t testing.TB) func(port int) (net.Listener, error) {
+	return func(port int) (net.Listener, error) {
+		if port == 0 {
+			port = doortest.FreePort(t)
+		}
+		return anyPort(port)
+	}
+}
+
 // browse is a browser: it goes where it is sent, and back.
 func browse(t testing.TB, address string) {
 	t.Helper()
@@ -287,7 +298,7 @@ func browse(t testing.TB, address string) {
 // login signs a person in.
 func login(t testing.TB, store *Store, s Settings) (Result, error) {
 	t.Helper()
-	l, err := Begin(t.Context(), store, s, anyPort)
+	l, err := Begin(t.Context(), store, s, ownPort(t))
 	if err != nil {
 		return Result{}, err
 	}
