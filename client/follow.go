@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -197,16 +196,5 @@ func (l *legacySession) again(s *shim) {
 		}
 	}
 	l.mu.Unlock()
-	l.repeat(s, subs)
-}
-
-// repeat sends messages again that set the session up, and waits for a daemon that accepts no
-// connection. If the session is lost, the next request reopens it and repeats them.
-func (l *legacySession) repeat(s *shim, lines [][]byte) {
-	for _, line := range lines {
-		_, err := s.send(s.ctx, &wire.Message{}, func() (*response, error) { return l.post(s, line) })
-		if errors.Is(err, ErrNoDaemon) {
-			return
-		}
-	}
+	s.repeat(subs, l.post)
 }

@@ -124,7 +124,7 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 	if level != nil {
 		subs = append(subs, level)
 	}
-	l.repeat(s, append([][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}, subs...))
+	s.repeat(append([][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}, subs...), l.post)
 	l.hear(s)
 	s.channel.subscribe()
 	return nil
