@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,6 +54,7 @@ type channel struct {
 	tool string // name of the tool that reads the mailbox
 
 	era    atomic.Int32    // eraLegacy or eraModern; 0: not begun
+	rounds atomic.Int64    // times that subscribe was called
 	wake   chan struct{}   // holds an element when the mailbox may have changed
 	told   map[string]bool // ids of the reported messages
 	oldest []string        // the same ids, oldest first
@@ -103,19 +105,32 @@ func (ch *channel) beginLegacy() {
 }
 
 // subscribe subscribes to the mailbox in a new session, and then checks the messages
-// that are there already.
+// that are there already. It tries until the daemon accepts it or another call begins: the
+// daemon may be busy, or policy may permit it later.
 func (ch *channel) subscribe() {
 	if ch == nil || ch.era.Load() != eraLegacy {
 		return
 	}
+	round := ch.rounds.Add(1)
 	go func() {
-		_, err := ch.ask("resources/subscribe", ch.about(ch.uri))
-		if err != nil {
+		for failed := 0; ch.rounds.Load() == round && ch.s.ctx.Err() == nil; failed++ {
+			_, err := ch.ask("resources/subscribe", ch.about(ch.uri))
+			if err == nil {
+				ch.poke()
+				return
+			}
 			ch.s.o.Log.Debug("the mailbox cannot be watched", "err", err)
-			return
+			ch.s.rest(ch.s.ctx, pauseAfter(failed))
 		}
-		ch.poke()
 	}()
+}
+
+// left subscribes again after the client has ended its own subscription to the mailbox: the
+// session has only one.
+func (ch *channel) left(m *wire.Message) {
+	if ch != nil && m.Method == "resources/unsubscribe" && text(rawjson.Get(m.Params, "uri")) == ch.uri {
+		ch.subscribe()
+	}
 }
 
 func (ch *channel) about(uri string) []byte {
@@ -130,24 +145,58 @@ func (ch *channel) beginModern() {
 	}
 }
 
-// Pauses between listens.
+// Pauses before something is tried again.
 const (
-	listenAgain   = time.Second      // after a listen that has ended
-	listenRefused = 30 * time.Second // after a listen that was refused
+	firstPause = time.Second // also after a listen that has ended
+	lastPause  = time.Minute
 )
+
+// pauseAfter returns the pause after an attempt that failed, and failed ones before it.
+func pauseAfter(failed int) time.Duration { return min(firstPause<<min(failed, 6), lastPause) }
 
 // listen keeps a subscriptions/listen for the mailbox open.
 func (ch *channel) listen() {
 	params := append(rawjson.AppendQuote([]byte(`{"notifications":{"resourceSubscriptions":[`), ch.uri), `]}}`...)
-	for ch.s.ctx.Err() == nil {
-		pause := listenAgain
-		err := ch.s.c.listen(ch.s.ctx, ch.s.o.Server, params, ch.poke)
-		if refused := (*RPCError)(nil); errors.As(err, &refused) {
-			pause = listenRefused
+	for refusals := 0; ch.s.ctx.Err() == nil; {
+		pause := firstPause
+		refused, err := ch.hold(params)
+		if refused {
+			pause = pauseAfter(refusals)
+			refusals++
+		} else {
+			refusals = 0
 		}
 		ch.s.o.Log.Debug("subscribing to the mailbox failed", "err", err)
 		ch.s.rest(ch.s.ctx, pause)
 	}
+}
+
+// hold holds one listen open. refused: the daemon does not report changes of the mailbox. A
+// daemon that leaves the mailbox out of what it grants holds the listen open, and would report
+// nothing when policy permits it later.
+func (ch *channel) hold(params []byte) (refused bool, err error) {
+	ctx, cancel := context.WithCancel(ch.s.ctx)
+	defer cancel()
+	err = ch.s.c.listen(ctx, ch.s.o.Server, params, func(m *wire.Message) {
+		if m.Method == "notifications/subscriptions/acknowledged" && !ch.granted(m) {
+			refused = true
+			cancel()
+			return
+		}
+		ch.poke()
+	})
+	var no *RPCError
+	return refused || errors.As(err, &no), err
+}
+
+// granted reports whether an acknowledgement grants changes of the mailbox.
+func (ch *channel) granted(ack *wire.Message) bool {
+	for uri := range rawjson.Elements(rawjson.GetPath(ack.Params, "notifications", "resourceSubscriptions")) {
+		if text(uri) == ch.uri {
+			return true
+		}
+	}
+	return false
 }
 
 // heard examines a message for the client, and reports whether it is only for the
@@ -171,24 +220,25 @@ func (ch *channel) poke() {
 	}
 }
 
-// watch checks the mailbox whenever it may have changed.
+// watch checks the mailbox whenever it may have changed. It repeats a check that failed until
+// one succeeds: the daemon reports a change once.
 func (ch *channel) watch() {
-	const tries, pause = 3, 5 * time.Second
+	var again <-chan time.Time // nil: the last check succeeded
 	for failed := 0; ; {
 		select {
 		case <-ch.s.ctx.Done():
 			return
 		case <-ch.wake:
+		case <-again:
 		}
 		err := ch.look()
-		if err == nil {
+		if again = nil; err == nil {
 			failed = 0
 			continue
 		}
 		ch.s.o.Log.Debug("the mailbox cannot be read", "err", err)
-		if failed++; failed%tries != 0 {
-			time.AfterFunc(pause, ch.poke)
-		}
+		again = time.After(pauseAfter(failed))
+		failed++
 	}
 }
 

@@ -34,6 +34,16 @@ type mailbox struct {
 	peeks  int
 	labels map[string]bool
 	gone   bool // resources/read fails
+	fails  int  // further calls of resources/read that fail
+	denied int  // further subscriptions that are refused, in the modern era by an acknowledgement without them
+}
+
+// denies reports whether a subscription is refused.
+func (b *mailbox) denies() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.denied--
+	return b.denied >= 0
 }
 
 // arrive puts a message into the mailbox and notifies the subscribers.
@@ -83,7 +93,15 @@ func (d *scripted) Request(ctx context.Context, x *front.Exchange) front.Reply {
 	case "server/discover":
 		return front.Reply{Result: []byte(`{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`)}
 	case "resources/subscribe":
+		if d.box.denies() {
+			return front.Reply{Error: &wire.Error{Code: codeDenied, Message: "Denied by policy"}}
+		}
 		d.subscribe(x.Session.Digest, uri, func() { x.Session.Notify("notifications/resources/updated", uriOf(uri)) })
+		return front.Reply{Result: []byte(`{}`)}
+	case "resources/unsubscribe":
+		d.box.mu.Lock()
+		defer d.box.mu.Unlock()
+		delete(d.box.subs, x.Session.Digest)
 		return front.Reply{Result: []byte(`{}`)}
 	case "subscriptions/listen":
 		return d.listen(ctx, x)
@@ -114,8 +132,12 @@ func (d *scripted) subscribe(who, uri string, tell func()) {
 
 func (d *scripted) listen(ctx context.Context, x *front.Exchange) front.Reply {
 	x.StartStream()
-	d.subscribe("listen", string(mustText(x.Params)), func() { x.Notify("notifications/resources/updated", uriOf(d.uri)) })
-	x.Notify("notifications/subscriptions/acknowledged", []byte(`{}`))
+	granted := `{"notifications":{}}`
+	if !d.box.denies() {
+		d.subscribe("listen", string(mustText(x.Params)), func() { x.Notify("notifications/resources/updated", uriOf(d.uri)) })
+		granted = `{"notifications":{"resourceSubscriptions":["` + d.uri + `"]}}`
+	}
+	x.Notify("notifications/subscriptions/acknowledged", []byte(granted))
 	<-ctx.Done()
 	return front.Reply{Result: []byte(`{}`)}
 }
@@ -135,7 +157,8 @@ func (d *scripted) read(uri string) front.Reply {
 	d.box.mu.Lock()
 	defer d.box.mu.Unlock()
 	d.box.reads++
-	if d.box.gone {
+	d.box.fails--
+	if d.box.gone || d.box.fails >= 0 {
 		return front.Reply{Error: &wire.Error{Code: -32002, Message: "no such resource"}}
 	}
 	inner, _ := json.Marshal(map[string]any{"pending": len(d.box.unread), "held": 0, "newest_seq": 0, "messages": d.box.unread})
@@ -478,6 +501,41 @@ func TestAChannelThatFailsIsSilent(t *testing.T) {
 			k.told(id) // it looks again by itself
 			k.silent("of a mailbox that cannot be read")
 		})
+	}
+}
+
+// A shim reads a mailbox until it can: the daemon does not report the same mail again.
+func TestAChannelReadsUntilItCan(t *testing.T) {
+	t.Parallel()
+	for era, begin := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			k := converse(t, "agent", ChannelPointer)
+			id := k.box.arrive(1, "planner", "parent", "request") // before the shim subscribes
+			k.box.fails = 3
+			begin(k)
+			k.told(id)
+		})
+	}
+}
+
+// A channel whose subscription is refused asks again, and reports what has arrived meanwhile
+// and what arrives later.
+func TestAChannelThatIsRefusedAsksAgain(t *testing.T) {
+	t.Parallel()
+	for era, begin := range eras {
+		for _, server := range []string{"agent", ""} {
+			t.Run(era+" "+server, func(t *testing.T) {
+				t.Parallel()
+				k := converse(t, server, ChannelPointer)
+				k.box.denied = 2
+				begin(k)
+				first := k.box.arrive(1, "planner", "parent", "request")
+				k.subscribed()
+				k.told(first)
+				k.told(k.box.arrive(2, "planner", "parent", "request"))
+			})
+		}
 	}
 }
 

@@ -157,10 +157,10 @@ func (c *Client) Request(ctx context.Context, server, method string, params []by
 	return result, err
 }
 
-// listen holds a subscriptions/listen open and calls changed for each of its
+// listen holds a subscriptions/listen open and calls heard with each of its
 // notifications, until it ends. The error is an *RPCError if it was refused.
-func (c *Client) listen(ctx context.Context, server string, params []byte, changed func()) error {
-	_, err := c.request(ctx, server, "subscriptions/listen", params, func(*wire.Message) { changed() })
+func (c *Client) listen(ctx context.Context, server string, params []byte, heard func(*wire.Message)) error {
+	_, err := c.request(ctx, server, "subscriptions/listen", params, heard)
 	return err
 }
 

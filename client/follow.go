@@ -196,7 +196,5 @@ func (l *legacySession) again(s *shim) {
 		}
 	}
 	l.mu.Unlock()
-	for _, line := range subs {
-		_, _ = l.post(s, line) // if the MCP session is lost, the next request reopens it with these subscriptions
-	}
+	s.repeat(subs, l.post)
 }

@@ -32,6 +32,8 @@ type keeper struct {
 	socket string
 
 	mu       sync.Mutex
+	listener net.Listener
+	server   *http.Server
 	good     map[string]bool
 	made     int
 	asked    []string // bodies of POST /auth/session
@@ -87,6 +89,16 @@ func (k *keeper) serve() {
 	srv := &http.Server{Handler: mux}
 	go srv.Serve(l)
 	k.t.Cleanup(func() { srv.Close() })
+	k.with(func() { k.listener, k.server = l, srv })
+}
+
+// busy makes it accept no connection for a time. Those that are open have no further request.
+func (k *keeper) busy(d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.listener.Close()
+	k.server.SetKeepAlivesEnabled(false)
+	time.AfterFunc(d, k.serve)
 }
 
 func (k *keeper) open(w http.ResponseWriter, r *http.Request) {

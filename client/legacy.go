@@ -121,13 +121,10 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 		return nil
 	}
 	s.o.Log.Debug("session opened again after the daemon was restarted")
-	l.post(s, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	if level != nil {
 		subs = append(subs, level)
 	}
-	for _, again := range subs {
-		l.post(s, again)
-	}
+	s.repeat(append([][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}, subs...), l.post)
 	l.hear(s)
 	s.channel.subscribe()
 	return nil
@@ -193,6 +190,7 @@ func (l *legacySession) request(s *shim, ctx context.Context, m *wire.Message, l
 			continue
 		}
 		l.relay(s, ctx, m, resp)
+		s.channel.left(m)
 		return
 	}
 }

@@ -71,3 +71,29 @@ func TestASessionThatIsRefusedIsAskedForWithPauses(t *testing.T) {
 		})
 	}
 }
+
+// What a forgotten session had set up is set up in the next one, also if the daemon accepts no
+// connection for a moment.
+func TestASessionIsSetUpAgainByABusyDaemon(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	s := shimAt(t, k, nil)
+	s.says(lineInit)
+	s.hear()
+	s.says(lineReady)
+	s.says(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///x"}}`)
+	s.hear()
+	until(t, "the standalone stream is open", func() bool { return k.has("GET") })
+	k.with(func() {
+		k.forgot, k.seen = true, nil
+		k.refuse = func(w http.ResponseWriter, id wire.ID) {
+			k.busy(500 * time.Millisecond)
+			k.with(func() { k.refuse = nil })
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Mcp-Session-Id", secondID)
+			w.Write(rawjson.AppendResult(nil, id, []byte(`{"protocolVersion":"2025-11-25","capabilities":{}}`)))
+		}
+	})
+	close(k.over)
+	until(t, "the subscription is made again", func() bool { return k.has("POST resources/subscribe") })
+}

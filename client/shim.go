@@ -54,6 +54,17 @@ func (s *shim) send(ctx context.Context, m *wire.Message, post func() (*response
 	}
 }
 
+// repeat posts messages again that set a session up, and waits for a daemon that accepts no
+// connection. If the session is lost, the next request reopens it and repeats them.
+func (s *shim) repeat(lines [][]byte, post func(*shim, []byte) (*response, error)) {
+	for _, line := range lines {
+		_, err := s.send(s.ctx, &wire.Message{}, func() (*response, error) { return post(s, line) })
+		if errors.Is(err, ErrNoDaemon) {
+			return
+		}
+	}
+}
+
 // lost answers a request that will get no answer from the daemon with an error. It passes
 // on the daemon's refusal of a session for the request, which was not carried out then.
 func (s *shim) lost(ctx context.Context, id wire.ID, err error) {

@@ -94,30 +94,37 @@ func (h heldMail) watch(o *agent.Operator) (end func()) {
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		var known map[uint64]bool
-		o.OnHeld(ctx, func() { known = h.tell(ctx, known) })
+		o.OnHeld(ctx, func() (done bool) {
+			known, done = h.tell(ctx, known)
+			return done
+		})
 	})
 	return func() { stop(); watch.Wait() }
 }
 
 // tell notifies the operator of the held messages whose numbers are not in known, and returns
 // the new set. If known is nil, it is the first look, and an earlier run has notified of the
-// present ones.
-func (h heldMail) tell(ctx context.Context, known map[uint64]bool) map[uint64]bool {
+// present ones. It is not done if the messages could not be read, or one has no number yet.
+func (h heldMail) tell(ctx context.Context, known map[uint64]bool) (now map[uint64]bool, done bool) {
 	all, err := h.all(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			h.d.log.Warn("the operator was not told of a held message", "err", err)
 		}
-		return known
+		return known, false
 	}
-	now := make(map[uint64]bool, len(all))
+	now, done = make(map[uint64]bool, len(all)), true
 	for _, q := range all {
-		if known != nil && !known[q.N] && q.N > 0 { // without a number it is told later
+		if q.N == 0 { // without a number it is told later
+			done = false
+			continue
+		}
+		if known != nil && !known[q.N] {
 			h.d.approvals.Tell(q)
 		}
 		now[q.N] = true
 	}
-	return now
+	return now, done
 }
 
 // shown returns the message in the form that is shown to the operator. It lacks the text,

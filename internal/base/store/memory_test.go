@@ -121,7 +121,7 @@ func TestAWriteThatTheDriverCannotDoLeavesNothing(t *testing.T) {
 }
 
 // A COMMIT during which the driver panics is uncertain and is reported to the
-// record as undone. The store goes on.
+// record as undone. Listeners have to check everything. The store goes on.
 func TestACommitThatTheDriverCannotDoIsUncertain(t *testing.T) {
 	t.Parallel()
 	r := &recorder{}
@@ -136,7 +136,13 @@ func TestACommitThatTheDriverCannotDoIsUncertain(t *testing.T) {
 		})
 	}
 	ends(t, "writing", func() {
+		heard := make(chan string, 8)
+		stop := db.Listen(func(topic string) { heard <- topic })
 		err := db.Write(t.Context(), func(tx *Tx) error { tx.Note("note"); return put("lost", 1)(tx) })
+		if topic := <-heard; topic != "" {
+			t.Errorf("listeners heard %q", topic)
+		}
+		stop()
 		if !errors.Is(err, ErrUncertain) || !errors.Is(err, ErrUnavailable) || fmt.Sprint(r.undo) != "[note]" {
 			t.Errorf("undone %v: %v", r.undo, err)
 		}

@@ -251,8 +251,9 @@ func (db *DB) Read(ctx context.Context, job func(*Tx) error) error {
 // of this daemon or another one on the same database, soon after the commit. A
 // topic that is signalled again before fn was called is not repeated. The
 // empty topic means that signals may have been missed, so that fn must check everything;
-// on PostgreSQL it is published every few seconds. One goroutine calls all
-// listeners, one at a time; fn must not block. After stop no call begins.
+// on PostgreSQL it is published every few seconds, on SQLite after a commit with
+// ErrUncertain. One goroutine calls all listeners, one at a time; fn must not block. After
+// stop no call begins.
 func (db *DB) Listen(fn func(topic string)) (stop func()) { return db.hub.listen(fn) }
 
 // Stats are counts since Open, for metrics.

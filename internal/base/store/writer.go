@@ -294,6 +294,9 @@ func (w *writer) finish(good []*write) {
 			w.o.Uncommitted(notes, err)
 		}
 		answer(good, err)
+		if errors.Is(err, ErrUncertain) {
+			w.hub.publish("") // it may have been done
+		}
 		return
 	}
 	if slices.ContainsFunc(good, func(j *write) bool { return j.tx.changed }) {

@@ -160,6 +160,7 @@ func New(o Options) (*Server, error) {
 		kick: make(chan struct{}, 1), minGap: wakeGap, quiet: newQuiet(o.Log)}
 	s.assemble()
 	s.sessions.formers.gone = o.Gone
+	s.sessions.joins = func(session string) { s.signals.signal(topicSession(session)) }
 	if err := s.loadVerbs(); err != nil {
 		return nil, fmt.Errorf("the tools of the agent server: %w", err)
 	}

@@ -42,6 +42,7 @@ type call struct {
 	progress  func(n int)   // nil: the client did not ask for it
 	details   []audit.Field // the facts known so far, for the record of a refusal
 	recorded  bool          // what the call has done so far is recorded
+	takes     bool          // any new mail ends the call while it waits
 	asked     policy.Ask    // the reason to wait for the operator; zero value: none
 
 	addressing addressing

@@ -43,7 +43,7 @@ func (s *Server) Hook(ctx context.Context, who *principal.Principal, sessionDige
 	if err := a.done(append(peerFields(p), field("known", fmt.Sprint(out.Known)), number("unread", int64(out.Unread)))...); err != nil {
 		return HookCounts{}, err
 	}
-	if on != nil {
+	if on != nil && ctx.Err() == nil { // else its client has left, and the next hook tells
 		out.Tell = s.sessions.hookTells(on, out.Newest)
 	}
 	return out, nil

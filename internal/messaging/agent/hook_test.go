@@ -93,3 +93,57 @@ func TestAHookMeansTheNewestSessionOfAProcess(t *testing.T) {
 		}
 	}
 }
+
+func TestAHookReportsTheNextMailboxOfItsSession(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
+	tells := func() bool {
+		c, err := h.s.Hook(t.Context(), a.who, a.session, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Tell
+	}
+	for i := range 3 {
+		b.call("send", m{"to": "a", "body": fmt.Sprint(i)}).want("")
+	}
+	if !tells() || tells() {
+		t.Error("a hook does not tell once")
+	}
+	a.call("unregister", m{}).want("")
+	a.registered("c")
+	b.call("send", m{"to": "c", "body": "x"}).want("")
+	if !tells() {
+		t.Error("a hook is silent about the next mailbox")
+	}
+}
+
+// leaving is the context of a client that has left once left says so.
+type leaving struct {
+	context.Context
+	left func() bool
+}
+
+func (l leaving) Err() error {
+	if l.left() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A hook whose client left before the answer has told nobody: the next one tells.
+func TestAHookThatNobodyHearsHasNotTold(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
+	b.call("send", m{"to": "a", "body": "x"}).want("")
+	before := len(h.lines())
+	ctx := leaving{context.Background(), func() bool { return len(h.lines()) > before }}
+	if _, err := h.s.Hook(ctx, a.who, a.session, nil); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := h.s.Hook(t.Context(), a.who, a.session, nil); err != nil || !c.Tell {
+		t.Errorf("the next hook: %+v %v", c, err)
+	}
+}

@@ -47,6 +47,7 @@ func (c *call) waitForMail(ctx context.Context, r *reading, limit time.Duration)
 	if err != nil {
 		return nil, err
 	}
+	c.takes = r.Thread == ""
 	begin := time.Now()
 	var b *mail.Batch
 	look := func(ctx context.Context) (bool, error) {

@@ -98,3 +98,10 @@ func (t *sessions) due() []string {
 	}
 	return out
 }
+
+// hasEnded reports whether a session is known to have ended, also when it has left the table.
+func hasEnded(t *sessions, s *session) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return !s.lives()
+}

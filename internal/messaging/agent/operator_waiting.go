@@ -23,16 +23,17 @@ func (o *Operator) Waiting(ctx context.Context) ([]Message, error) {
 	return o.s.envelopes.messages(held, false), nil
 }
 
-// OnHeld calls look at once, and again whenever a message is held or a peer changes, until ctx ends.
-func (o *Operator) OnHeld(ctx context.Context, look func()) {
+// OnHeld calls look at once, and again whenever a message is held or a peer changes, until ctx
+// ends. After a look that returned false it looks again soon, without a change.
+func (o *Operator) OnHeld(ctx context.Context, look func() (done bool)) {
 	wake, leave := o.s.signals.join(mail.TopicHeld, mail.TopicPeers) // held messages of a peer may get another owner
 	defer leave()
 	for ctx.Err() == nil {
-		look()
-		select {
-		case <-wake:
-		case <-ctx.Done():
+		again := o.s.minGap
+		if look() {
+			again = 0
 		}
+		pause(ctx, wake, again)
 	}
 }
 

@@ -16,7 +16,7 @@ const progressEvery = 15 * time.Second
 // none is missed. The right to read is checked again before each further look, because
 // policy may have changed. If the first look finds nothing, the error is a *paused.
 func (c *call) await(ctx context.Context, limit time.Duration, topics []string, look func(context.Context) (bool, error), end func(ending) (*answer, error)) (*answer, error) {
-	leave, ok := c.s.sessions.wait(c.session)
+	leave, ok := c.s.sessions.wait(c.session, c.takes)
 	if !ok {
 		return nil, &problem{code: RateLimited, text: fmt.Sprintf("%d calls of this session wait already, or %d of this principal", maxWaiting, maxWaitingOfAll)}
 	}

@@ -59,6 +59,9 @@ func (c *call) take(ctx context.Context, f mail.Fetch) (*mail.Batch, error) {
 	}
 	c.recorded = c.recorded || noted
 	c.as(b.Peer)
+	if len(b.Messages) > 0 && !f.Peek {
+		gave(c.s.sessions, c.session)
+	}
 	for i := range b.Messages {
 		c.s.dueBy(b.Messages[i].LeaseExpiresAt)
 	}

@@ -44,7 +44,7 @@ func (t *sessions) standing(peer string, live bool) standing {
 		return standing{gone, wakeNone}
 	}
 	out := standing{asleep, t.wokenBy(s)}
-	if out.wake == wakeWait || t.now()-s.called.Load() < int64(callTime) && s.called.Load() > 0 {
+	if s.calls > 0 || t.now()-s.called.Load() < int64(callTime) && s.called.Load() > 0 {
 		out.presence = awake
 	}
 	return out

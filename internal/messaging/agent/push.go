@@ -196,26 +196,35 @@ type pusher struct {
 	may  func() bool // whether policy lets the session read now
 	tell func()
 
-	begun       bool  // the state at the begin of the stream was reported
-	seq, notice int64 // the newest reported that is still unread
+	peer        string // whose mailbox was reported last
+	epoch       int64  // of that peer
+	begun       bool   // the state at the begin of the stream, or of the epoch, was reported
+	seq, notice int64  // the newest reported that is still unread
+	gives       int    // the answers of inbox that seq takes into account
 	last        time.Time
 }
 
 // pushTo wakes the client of a stream until ctx ends. It is level-triggered: it
 // looks first, so that mail from before the stream is reported as well. A waiting
 // call owns new mail; mail that is still unread a while later is reported here
-// after all.
-func (s *Server) pushTo(ctx context.Context, on *session, may func() bool, tell func()) {
-	p := &pusher{s: s, on: on, may: may, tell: tell}
+// after all. The stream reports the mail of the session as which its client acts, which
+// may become that of a sibling.
+func (s *Server) pushTo(ctx context.Context, of *session, may func() bool, tell func()) {
+	p := &pusher{s: s, may: may, tell: tell}
 	for ctx.Err() == nil {
+		on := actsAs(s.sessions, of)
 		peer := s.sessions.peerOf(on)
-		topics := []string{topicSession(on.owner.Session)}
+		topics := []string{topicSession(of.owner.Session)}
+		if on != of {
+			topics = append(topics, topicSession(on.owner.Session))
+		}
 		if peer != "" {
 			topics = append(topics, mail.TopicMailbox(peer))
 		}
 		wake, leave := s.signals.join(topics...)
+		p.on = on
 		again := p.look(ctx)
-		if s.sessions.peerOf(on) == peer { // else it has another mailbox to wait for
+		if actsAs(s.sessions, of) == on && s.sessions.peerOf(on) == peer { // else it has another mailbox to wait for
 			pause(ctx, wake, again)
 		}
 		leave()
@@ -228,6 +237,7 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 	if !p.may() {
 		return 0 // PolicyChanged is a signal
 	}
+	gives := givesTo(p.s.sessions, p.on) // what is given after the look counts at the next one
 	me, n, waiting, err := p.s.o.Book.Look(ctx, p.s.sessions.ownerOf(p.on))
 	switch {
 	case noPeer(err):
@@ -240,8 +250,8 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 		return p.s.minGap
 	}
 	p.s.bind(p.on, me)
+	p.forget(me, gives)
 	seq, notice := newest(n, waiting)
-	// Mail that is no longer unread is reported again when it returns to the queue.
 	p.seq, p.notice = min(p.seq, seq), min(p.notice, notice)
 	news := seq > p.seq || notice > p.notice
 	if !p.begun { // a new stream reports all that is not confirmed
@@ -260,6 +270,18 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 	p.tell()
 	p.begun, p.seq, p.notice, p.last = true, seq, notice, time.Now()
 	return 0
+}
+
+// forget drops what was reported of another mailbox or in another epoch, and messages that an
+// inbox has given since: they are reported again when they return to the queue. Giving them
+// signals nothing, so the stream need not have looked meanwhile.
+func (p *pusher) forget(me mail.Peer, gives int) {
+	if me.ID != p.peer || me.Epoch != p.epoch {
+		p.peer, p.epoch, p.begun, p.seq, p.notice = me.ID, me.Epoch, false, 0, 0
+	}
+	if gives != p.gives {
+		p.gives, p.seq = gives, 0
+	}
 }
 
 // newest returns the seq of the newest unread message and the number of the newest

@@ -143,16 +143,16 @@ func TestTheWaitsOfAPrincipalAreBounded(t *testing.T) {
 	table := newSessions("box", false, time.Minute)
 	for i := range maxWaitingOfAll {
 		who, _ := process(fmt.Sprint(i / maxWaiting))
-		if _, ok := table.wait(table.of(who, "", asCall)); !ok {
+		if _, ok := table.wait(table.of(who, "", asCall), true); !ok {
 			t.Fatalf("wait %d was refused", i)
 		}
 	}
 	who, _ := process("one more")
-	if _, ok := table.wait(table.of(who, "", asCall)); ok {
+	if _, ok := table.wait(table.of(who, "", asCall), true); ok {
 		t.Error("there is no bound")
 	}
 	other, _ := programOf(principal.UID(1001), "other")
-	leave, ok := table.wait(table.of(other, "", asCall))
+	leave, ok := table.wait(table.of(other, "", asCall), true)
 	if !ok {
 		t.Fatal("one principal keeps another from waiting")
 	}

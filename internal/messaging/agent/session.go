@@ -68,6 +68,7 @@ type session struct {
 	members []*session // siblings that joined it
 
 	calls   int    // waiting calls
+	takes   int    // of these, the calls that any new mail ends
 	listens int    // open streams of subscriptions/listen
 	subs    int    // subscriptions of a legacy session
 	name    string // of its peer, to which its sends are charged; empty: charged to itself
@@ -76,7 +77,9 @@ type session struct {
 	position *position // of an inbox without a cursor; nil: none
 
 	hooked   int64 // the last time that a hook asked for it; 0: none did
-	hookTold int64 // the newest message that a hook has reported
+	hookTold int64 // the newest message of its present peer that a hook has reported
+
+	gives int // answers of inbox that gave it messages
 }
 
 // lives reports whether it, or a sibling that joined it, has not ended.
@@ -104,7 +107,8 @@ const (
 // sessions is the table of the sessions that were seen.
 type sessions struct {
 	node  string
-	join  bool // siblings of one parent share a session
+	join  bool                 // siblings of one parent share a session
+	joins func(session string) // called with the name of a session that joins another one; nil: not called
 	clock func() time.Duration
 	touch time.Duration // between two extensions of one lease
 
@@ -225,6 +229,9 @@ func (t *sessions) leader(s *session) *session {
 			if o != s && o.joined == nil && o.peer != "" && o.shim == s.shim && o.owner.Principal == s.owner.Principal && o.lives() {
 				s.joined = o
 				o.members = append(o.members, s)
+				if t.joins != nil {
+					t.joins(s.owner.Session)
+				}
 				break
 			}
 		}
@@ -257,7 +264,7 @@ func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
 	if p.ID == "" {
 		t.former(s)
 	}
-	s.peer = p.ID
+	s.peer, s.hookTold = p.ID, 0 // another mailbox has numbers of its own
 	if p.ID != "" {
 		t.byID[p.ID] = s
 		s.touched = t.now()
@@ -295,30 +302,38 @@ func (t *sessions) end(who *principal.Principal, digest string, again bool) {
 	}
 }
 
-// wait takes one of the session's places for waiting calls; false: there is none.
-func (t *sessions) wait(s *session) (leave func(), ok bool) {
+// wait takes one of the session's places for waiting calls; false: there is none. takes: any
+// new mail ends the call.
+func (t *sessions) wait(s *session, takes bool) (leave func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	who := s.owner.Principal
 	if s.calls >= maxWaiting || t.asleep[who] >= maxWaitingOfAll {
 		return nil, false
 	}
+	n := 0
+	if takes {
+		n = 1
+	}
 	s.calls++
+	s.takes += n
 	t.asleep[who]++
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		s.calls--
+		s.takes -= n
 		if t.asleep[who]--; t.asleep[who] == 0 {
 			delete(t.asleep, who)
 		}
 	}, true
 }
 
+// waits reports whether a waiting call of the session takes any new mail.
 func (t *sessions) waits(s *session) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return s.calls > 0
+	return s.takes > 0
 }
 
 // stream counts an open stream on which mail is pushed.

@@ -68,5 +68,6 @@ func wakeAll(ws map[*waiter]struct{}) {
 	}
 }
 
-// topicSession is signalled by this package when a session gets another peer.
+// topicSession is signalled by this package when a session gets another peer or joins
+// another session.
 func topicSession(session string) string { return "session:" + session }

@@ -89,6 +89,9 @@ func spawn(ctx context.Context, c *call) (*answer, error) {
 			c.details = append(c.details, field("spawn", begun.ID))
 			return nil, err
 		}
+		if hasEnded(c.s.sessions, c.session) { // its children were ended before this one was among them
+			m.ParentGone(c.owner.Session)
+		}
 		if now, err := c.s.o.Book.SpawnOf(ctx, c.owner, begun.ID); err == nil {
 			begun = now
 		}

@@ -18,6 +18,7 @@ import (
 type workshop struct {
 	book     func() *mail.Book
 	messages int
+	during   func() // called during a start; nil: nothing happens meanwhile
 
 	mu      sync.Mutex
 	started []spawning.Request
@@ -39,6 +40,9 @@ func (w *workshop) Check(_ *principal.Principal, r spawning.Request) (mail.Spawn
 }
 
 func (w *workshop) Start(ctx context.Context, s *mail.Spawn, _ *principal.Principal, r spawning.Request) error {
+	if w.during != nil {
+		w.during()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.started = append(w.started, r)
@@ -185,4 +189,31 @@ func TestAStartedAgentReachesItsFamilyAlone(t *testing.T) {
 // spawned makes the record of a change that the workshop makes to a spawn.
 func spawned(*mail.Spawn) any {
 	return &audit.Record{Kind: audit.Event, Source: source, Action: "agent.spawn", Resource: ServerName}
+}
+
+// An agent that is started while the session of its parent ends does not outlive it.
+func TestAnAgentThatStartsWhileItsParentEndsIsEnded(t *testing.T) {
+	t.Parallel()
+	var h *house
+	var lead *agentClient
+	w := &workshop{book: func() *mail.Book { return h.book }}
+	h = build(t, plan{spawn: w})
+	lead = h.modern("lead").registered("lead")
+	session := SessionOf(lead.who, "")
+	w.during = func() {
+		lead.witness.kill()
+		await(t, "the end of the session", func() bool { return w.has(&w.gone, session) })
+		await(t, "that it is forgotten", func() bool {
+			h.s.sessions.mu.Lock()
+			defer h.s.sessions.mu.Unlock()
+			return h.s.sessions.byKey[lead.who.Name()+"\x00"+session] == nil
+		})
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.gone = nil
+	}
+	lead.call("spawn", m{"launcher": "helper", "prompt": "x"}).want("")
+	if !w.has(&w.gone, session) {
+		t.Error("it goes on without its parent")
+	}
 }

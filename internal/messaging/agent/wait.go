@@ -78,6 +78,7 @@ func wait(ctx context.Context, c *call) (*answer, error) {
 	if w.spawn != "" {
 		topics = append(topics, mail.TopicSpawn(w.spawn))
 	}
+	c.takes = w.mail
 	limit, lowered := c.s.settings.capped(c.args.int("wait_ms", 25000))
 	begin := time.Now()
 	return c.await(ctx, limit, topics, w.look, func(end ending) (*answer, error) {

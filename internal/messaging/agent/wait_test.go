@@ -113,6 +113,36 @@ func TestFourCallsOfASessionWait(t *testing.T) {
 	}
 }
 
+// A call that waits ends at once when its session loses the name, also when nothing is in the
+// mailbox.
+func TestAWaitEndsWithTheName(t *testing.T) {
+	t.Parallel()
+	for code, lose := range map[string]func(*house, *agentClient){
+		"NOT_REGISTERED": func(_ *house, a *agentClient) { a.call("unregister", m{}).want("") },
+		"FENCED": func(h *house, a *agentClient) {
+			a.witness.kill()
+			h.s.round(context.Background())
+			h.legacy("heir").registered("a")
+		},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, plan{})
+			a := h.legacy("a").registered("a")
+			done := make(chan *reply, 1)
+			go func() { done <- a.call("inbox", m{"wait_ms": 50000}) }()
+			await(t, "the wait", func() bool { return h.s.sessions.waiting() == 1 })
+			lose(h, a)
+			select {
+			case r := <-done:
+				r.want(code)
+			case <-time.After(20 * time.Second):
+				t.Fatal("it goes on")
+			}
+		})
+	}
+}
+
 func TestShutdownEndsAWaitWithAnAnswer(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})

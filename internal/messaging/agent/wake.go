@@ -16,12 +16,13 @@ const hookTime = 24 * time.Hour
 
 // wokenBy returns how a live session will be told of mail. The caller holds mu.
 func (t *sessions) wokenBy(s *session) string {
+	listens, subs := s.streams()
 	switch {
-	case s.calls > 0:
+	case s.takes > 0:
 		return wakeWait
-	case s.listens > 0:
+	case listens > 0:
 		return wakeListen
-	case s.subs > 0:
+	case subs > 0:
 		return wakeSubscribe
 	case s.hooked > 0 && t.now()-s.hooked < int64(hookTime):
 		return wakeHook

@@ -87,6 +87,7 @@ func (j releasing) bury(p Peer) error {
 		err = j.registering.leaveSpace(p.Namespace)
 	}
 	j.signal(TopicPeers)
+	j.signal(TopicMailbox(p.ID)) // its session waits for mail no longer
 	return err
 }
 

@@ -55,6 +55,7 @@ func (j registering) inherit(p Peer, reason string, out *Registered) error {
 			return err
 		}
 	}
+	j.signal(TopicMailbox(p.ID)) // the session before waits for mail no longer
 	j.change(Change{PeerID: p.ID, To: p.Name, Epoch: p.Epoch, Reason: reason})
 	out.Takeover = &Takeover{PrevEpoch: p.Epoch - 1, Inherited: int(x.tally.pending()), Held: int(x.tally.of(Held))}
 	return nil

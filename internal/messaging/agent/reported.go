@@ -1,0 +1,38 @@
+package agent
+
+// The functions in this file are about what the streams of a session report.
+
+// actsAs returns the session whose mail a stream of s reports: the one that s has joined, or s.
+// A session may join another one after its streams have begun.
+func actsAs(t *sessions, s *session) *session {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if s.joined != nil {
+		return s.joined
+	}
+	return s
+}
+
+// streams returns the numbers of open streams that report the mail of s: its own, and those of
+// siblings that joined it. The caller holds the lock of the table.
+func (s *session) streams() (listens, subs int) {
+	listens, subs = s.listens, s.subs
+	for _, m := range s.members {
+		listens, subs = listens+m.listens, subs+m.subs
+	}
+	return listens, subs
+}
+
+// gave notes that an inbox has given messages to a session.
+func gave(t *sessions, s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.gives++
+}
+
+// givesTo returns how many answers of inbox gave messages to a session.
+func givesTo(t *sessions, s *session) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return s.gives
+}
