@@ -73,6 +73,8 @@ func (l *listening) run() {
 	if !ok {
 		if !isRefusal(err) {
 			l.err = err
+		} else if before != nil {
+			leaveOut(h, before)
 		}
 		h.avoid(l) // before any waiting client sees the end
 		close(l.acked)
@@ -218,6 +220,23 @@ func (h *hub) avoid(l *listening) {
 	l.void = true
 }
 
+// leaveOut leaves out of later listens what a listen that the server has refused asked for beyond
+// the one before it, which the server had accepted: one client must not end the changes of others.
+func leaveOut(h *hub, before *listening) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-before.acked:
+	default: // it may be refused too
+		return
+	}
+	for _, w := range h.watchers {
+		if !before.void && !before.asks.Covers(w.want) {
+			w.refused = w.want
+		}
+	}
+}
+
 // overOnePipe reports whether a second listen would replace the first one at the server.
 func (h *hub) overOnePipe(c *liveConn) bool { return c.era == front.Legacy || h.b.Kind == "stdio" }
 
@@ -274,7 +293,7 @@ func (h *hub) opened(c *liveConn) {
 	case h.sessionsAlone(c):
 		c.conn.Listen()
 		h.guard(c)
-	case h.now == nil || h.now.conn != c:
+	case h.now == nil || h.now.conn != c || h.now.void:
 		h.start(c, 0)
 	}
 }
@@ -286,7 +305,7 @@ func (h *hub) start(c *liveConn, tries int) *listening {
 	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
 		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{}), began: time.Now()}
 	for _, w := range h.watchers {
-		if w.listens {
+		if w.listens && w.refused != w.want {
 			l.asks.Add(w.want)
 		}
 	}
