@@ -156,6 +156,12 @@ func (h *hub) spread(e upstream.Event) {
 	}
 }
 
+// Pauses before a listen or a server is tried again, doubled with each failure.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
 // sessionsAlone reports whether legacy sessions use a legacy connection. They subscribe
 // themselves, so that no listen of the hub is needed.
 func (h *hub) sessionsAlone(c *liveConn) bool {

@@ -38,12 +38,6 @@ type listening struct {
 	began   time.Time         // when it was opened
 }
 
-// Pauses before a listen or a server is tried again, doubled with each failure.
-const (
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-)
-
 // steadyTime is how long a connection or a listen is open if its end is no failure of its opening.
 const steadyTime = 10 * time.Second
 
