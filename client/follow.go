@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,8 +14,8 @@ import (
 )
 
 // A subscription belongs to the delivery session it was opened with. When that
-// session is replaced or the daemon restarts, the shim subscribes again; the
-// client does not notice.
+// session is replaced or the daemon restarts, the shim subscribes again, and tells
+// the client to look again at what it listens for.
 
 // hold replaces the token, and closes change if it belongs to another session. The caller
 // holds g.mu.
@@ -145,25 +147,49 @@ func (s *shim) heard(l *listening, got *wire.Message, raw []byte) bool {
 	return true
 }
 
-// lookAgain notifies the client of a change of everything that it listens for and that
-// depends on the delivery session.
+// lookAgain notifies the client of a change of everything that it listens for.
 func (s *shim) lookAgain(l *listening) {
 	want := rawjson.Get(l.m.Params, "notifications")
 	tag := rawjson.Set(nil, rawjson.Edit{Key: wire.MetaSubscription, Value: l.m.ID})
 	tell := func(method string, edits ...rawjson.Edit) {
 		s.write(rawjson.AppendNotification(nil, method, rawjson.Set(nil, append(edits, rawjson.Edit{Key: "_meta", Value: tag})...)))
 	}
-	if string(rawjson.Get(want, "promptsListChanged")) == "true" {
-		tell("notifications/prompts/list_changed")
-	}
-	if string(rawjson.Get(want, "resourcesListChanged")) == "true" {
-		tell("notifications/resources/list_changed")
-	}
-	for uri := range rawjson.Elements(rawjson.Get(want, "resourceSubscriptions")) {
-		if ofGuidance(string(uri)) {
-			tell("notifications/resources/updated", rawjson.Edit{Key: "uri", Value: uri})
+	for member, method := range map[string]string{"toolsListChanged": protocol.ToolsChanged, "promptsListChanged": protocol.PromptsChanged, "resourcesListChanged": protocol.ResourcesChanged} {
+		if rawjson.IsTrue(rawjson.Get(want, member)) {
+			tell(method)
 		}
 	}
+	for uri := range rawjson.Elements(rawjson.Get(want, "resourceSubscriptions")) {
+		tell(protocol.ResourceUpdated, rawjson.Edit{Key: "uri", Value: uri})
+	}
+}
+
+// lookAgain notifies the client of a change of each list that may change, and of each resource
+// that it is subscribed to.
+func (l *legacySession) lookAgain(s *shim) {
+	l.mu.Lock()
+	caps, uris := l.caps, slices.Sorted(maps.Keys(l.uris))
+	l.mu.Unlock()
+	for kind, method := range map[string]string{"tools": protocol.ToolsChanged, "prompts": protocol.PromptsChanged, "resources": protocol.ResourcesChanged} {
+		if rawjson.IsTrue(rawjson.GetPath(caps, kind, "listChanged")) {
+			s.write(rawjson.AppendNotification(nil, method, nil))
+		}
+	}
+	for _, uri := range uris {
+		s.write(rawjson.AppendNotification(nil, protocol.ResourceUpdated, rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: []byte(uri)})))
+	}
+}
+
+// subscribed reports whether the client itself has subscribed to a resource.
+func (l *legacySession) subscribed(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for raw := range l.uris {
+		if text([]byte(raw)) == uri {
+			return true
+		}
+	}
+	return false
 }
 
 // follow subscribes a legacy client again whenever its delivery session is replaced.

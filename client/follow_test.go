@@ -71,7 +71,7 @@ func TestAListenGoesOnWithTheNextSession(t *testing.T) {
 			}
 			k.with(func() { clear(k.good); k.full = full })
 			s.says(modernLine(2, "tools/list"))
-			want := []string{`"id":2,"result"`, "notifications/resources/list_changed", `notifications/resources/updated","params":{"uri":"instr://voice"`}
+			want := []string{`"id":2,"result"`, "notifications/resources/list_changed", `notifications/resources/updated","params":{"uri":"instr://voice"`, `notifications/resources/updated","params":{"uri":"file:///x"`}
 			for range len(want) {
 				got := s.hear()
 				at := slices.IndexFunc(want, func(w string) bool { return strings.Contains(got, w) })
@@ -116,7 +116,7 @@ func TestAListenThatEndsIsBegunAgain(t *testing.T) {
 			k.short, k.polite = 2, polite
 			s := shimAt(t, k, &GuideOptions{Ask: true})
 			s.says(lineListen)
-			for _, want := range []string{acknowledged, "resources/list_changed", "resources/updated", "resources/list_changed", "resources/updated"} {
+			for _, want := range []string{acknowledged, "resources/list_changed", "instr://voice", "file:///x", "resources/list_changed", "instr://voice", "file:///x"} {
 				if got := s.hear(); !strings.Contains(got, want) {
 					t.Fatalf("heard %s, want %s", got, want)
 				}

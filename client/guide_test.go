@@ -229,7 +229,7 @@ func (k *keeper) answer(w http.ResponseWriter, m *wire.Message, refuse bool, den
 		return rawjson.AppendError(nil, m.ID, &wire.Error{Code: codeDenied, Message: "Refused", Data: data})
 	case m.Method == "initialize":
 		w.Header().Set("Mcp-Session-Id", k.sessionID())
-		return rawjson.AppendResult(nil, m.ID, []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`))
+		return rawjson.AppendResult(nil, m.ID, []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`))
 	}
 	return rawjson.AppendResult(nil, m.ID, []byte(`{"method":"`+m.Method+`"}`))
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type legacySession struct {
 	mu      sync.Mutex
 	id      string
 	init    []byte // the client's initialize message
+	caps    []byte // the capabilities in its answer
 	version string
 	ready   bool               // notifications/initialized has been sent
 	level   []byte             // the last logging/setLevel message
@@ -75,10 +77,12 @@ func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, err
 	var answer []byte
 	version, id := "", resp.Header.Get("Mcp-Session-Id")
 	var refused error
+	var caps []byte
 	err = s.c.messages(resp.Response, func(got *wire.Message, raw []byte) bool {
 		refused = rpcError(got)
 		answer = append([]byte(nil), named(m.ID, got, raw)...)
 		version, _ = rawjson.GetString(got.Result, "protocolVersion")
+		caps = bytes.Clone(rawjson.Get(got.Result, "capabilities"))
 		return got.Kind != wire.Response
 	})
 	if err == nil && answer == nil {
@@ -92,14 +96,15 @@ func (l *legacySession) open(s *shim, m *wire.Message, line []byte) ([]byte, err
 	}
 	if refused == nil {
 		l.mu.Lock()
-		l.id, l.version = id, version
+		l.id, l.version, l.caps = id, version, caps
 		l.mu.Unlock()
 	}
 	return answer, refused
 }
 
 // reopen replaces the session forgotten, which the daemon no longer knows. Several requests
-// may call it concurrently; one of them opens the new session. A refusal is an *RPCError.
+// may call it concurrently; one of them opens the new session. The client is told to look again
+// at what it knows from the one before. A refusal is an *RPCError.
 func (l *legacySession) reopen(s *shim, forgotten string) error {
 	l.opening.Lock()
 	defer l.opening.Unlock()
@@ -127,6 +132,7 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 	s.repeat(append([][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}, subs...), l.post)
 	l.hear(s)
 	s.channel.subscribe()
+	l.lookAgain(s)
 	return nil
 }
 
@@ -211,18 +217,6 @@ func (l *legacySession) remember(m *wire.Message, line []byte) {
 	case "resources/unsubscribe":
 		delete(l.uris, uri)
 	}
-}
-
-// subscribed reports whether the client itself has subscribed to a resource.
-func (l *legacySession) subscribed(uri string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for raw := range l.uris {
-		if text([]byte(raw)) == uri {
-			return true
-		}
-	}
-	return false
 }
 
 // ask sends a request of the shim in the client's session and waits for its

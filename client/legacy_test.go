@@ -28,7 +28,8 @@ func (k *keeper) greeted() []time.Time {
 }
 
 // A session that the daemon has forgotten and does not open again is asked for
-// once a second, and goes on with its subscriptions when the daemon opens it.
+// once a second, and goes on with its subscriptions when the daemon opens it. The client is then
+// told to look again.
 func TestASessionThatIsRefusedIsAskedForWithPauses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -64,8 +65,10 @@ func TestASessionThatIsRefusedIsAskedForWithPauses(t *testing.T) {
 			}
 			k.with(func() { k.refuse, k.seen = nil, nil })
 			s.says(`{"jsonrpc":"2.0","id":4,"method":"tools/list"}`)
-			if got := s.hear(); !strings.Contains(got, `"result"`) {
-				t.Errorf("the client reads %s once the daemon has room", got)
+			for _, want := range []string{`notifications/tools/list_changed"`, `notifications/resources/updated","params":{"uri":"file:///x"}`, `"result"`} {
+				if got := s.hear(); !strings.Contains(got, want) {
+					t.Errorf("the client reads %s once the daemon has room, want %s", got, want)
+				}
 			}
 			until(t, "the subscription is made again", func() bool { return k.has("POST resources/subscribe") })
 		})

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
 	"github.com/doorward/doorward/internal/relay/era"
@@ -33,6 +34,7 @@ type binding struct {
 	tasks   []ownTask                  // that its calls made, the newest last
 	rested  map[string]bool            // servers whose links it gave up because it paused
 	listens bool                       // the client has opened its standalone stream
+	stale   bool                       // the client was not told of a change, because the stream was not open
 	closed  bool
 }
 
@@ -145,11 +147,16 @@ func (d *binding) all() []*held {
 
 // listen notes that the client has opened its standalone stream, and opens a listen on each
 // open connection. A connection that opens later does so itself. After a pause the servers
-// that the session used before are connected again.
+// that the session used before are connected again. A client that may have missed changes is
+// told to look again.
 func (d *binding) listen(x *front.Exchange) {
 	d.mu.Lock()
-	d.listens = true
+	stale := d.stale || x.Gap
+	d.listens, d.stale = true, false
 	d.mu.Unlock()
+	if stale {
+		lookAgain(d)
+	}
 	d.subscribeAgain(x)
 	for _, h := range d.all() {
 		h.link.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
@@ -159,24 +166,58 @@ func (d *binding) listen(x *front.Exchange) {
 	}
 }
 
-// announce notifies a legacy session of a change on its standalone stream, if its initialize
-// declared such notifications.
+// announce notifies a legacy session of a change on its standalone stream. Without a stream
+// it is told when the client opens one.
 func (d *binding) announce(method string) {
-	if d.session.Listening() && (d.session.Server == "" || d.promised(method)) {
+	d.mu.Lock()
+	listens := d.session.Listening()
+	d.stale = d.stale || !listens
+	d.mu.Unlock()
+	if listens {
+		tellChange(d, method)
+	}
+}
+
+// tellChange notifies the client of a change of a list, if its initialize declared such
+// notifications.
+func tellChange(d *binding, method string) {
+	if d.session.Server == "" || d.promised(method) {
 		d.session.Notify(method, nil)
 	}
 }
 
-// promised reports whether a server of the session declares that this list
-// may change.
-func (d *binding) promised(method string) bool {
-	for _, h := range d.all() {
-		c := h.link.live.Load()
-		if c != nil && c.era == front.Legacy && rawjson.IsTrue(rawjson.GetPath(c.hello, "capabilities", subscribe.ListCapability[method], "listChanged")) {
-			return true
-		}
+// lookAgain tells the client to look again at all lists, and at the resources that it is
+// subscribed to. Of those that it is subscribed to again later, setUp tells it.
+func lookAgain(d *binding) {
+	for method := range subscribe.ListCapability {
+		tellChange(d, method)
 	}
-	return false
+	for _, h := range d.all() {
+		h.doubt(slices.Sorted(maps.Keys(h.subscribed())))
+	}
+}
+
+// promised reports whether the server of the session's route declares that this list may
+// change, or declared it before it was replaced.
+func (d *binding) promised(method string) bool {
+	servers := []*backend{d.sessions.table.Load().byName[d.session.Server]}
+	for _, h := range d.all() {
+		servers = append(servers, h.link.b)
+	}
+	return slices.ContainsFunc(servers, func(b *backend) bool {
+		if b == nil {
+			return false
+		}
+		c := b.greeted.Load()
+		return c != nil && rawjson.IsTrue(rawjson.GetPath(c.hello, "capabilities", subscribe.ListCapability[method], "listChanged"))
+	})
+}
+
+// doubt tells the client that resources which it is subscribed to may have changed.
+func (h *held) doubt(uris []string) {
+	for _, uri := range uris {
+		h.watcher.deliver(upstream.Event{Method: protocol.ResourceUpdated, Params: subscribe.URIParams(uri)})
+	}
 }
 
 // Close implements front.Attachment.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -27,6 +28,7 @@ type watcher struct {
 	sees    func() bool                              // policy lets its client see the server
 	again   func(uri string, with *gate.Charge) bool // decides a subscription that is made again; nil: of a listen
 	cause   context.Context                          // of the client's request that waits to be covered; nil: none waits
+	refused *subscribe.Filter                        // the value of want with which the server refused a listen for all; nil: none
 }
 
 // hearsTask reports whether a session may hear of the change of a legacy server's task.
@@ -154,6 +156,12 @@ func (h *hub) spread(e upstream.Event) {
 	}
 }
 
+// Pauses before a listen or a server is tried again, doubled with each failure.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
 // sessionsAlone reports whether legacy sessions use a legacy connection. They subscribe
 // themselves, so that no listen of the hub is needed.
 func (h *hub) sessionsAlone(c *liveConn) bool {
@@ -163,15 +171,54 @@ func (h *hub) sessionsAlone(c *liveConn) bool {
 // restore subscribes a new connection to the resources that sessions had subscribed to on the
 // one before, if policy still lets one of them.
 func (h *hub) restore(ctx context.Context, c *liveConn) {
-	if !h.sessionsAlone(c) {
-		return
+	if h.sessionsAlone(c) {
+		subscribeTo(ctx, h, c, h.allowed())
 	}
-	for _, uri := range h.allowed() {
-		req := upstream.Request{Method: "resources/subscribe", Params: subscribe.URIParams(uri)}
-		if _, err := c.conn.Call(ctx, &req, nil); err != nil {
-			h.log.Warn("a subscription was not restored", "server", h.b.Name, "err", err)
+}
+
+// subscribeTo subscribes a connection of legacy sessions to resources that they are
+// subscribed to, for sideTime at most. What fails is tried again in the background.
+func subscribeTo(ctx context.Context, h *hub, c *liveConn, uris []string) {
+	ctx, cancel := context.WithTimeout(ctx, sideTime)
+	defer cancel()
+	left := slices.DeleteFunc(uris, func(uri string) bool { return c.subscribes(ctx, uri) })
+	if len(left) > 0 {
+		go subscribeLater(h, c, left)
+	}
+}
+
+// subscribeLater goes on with subscribeTo for about a minute: a server that has just started
+// may not have the resources yet. They may have changed before, and the sessions are told so.
+func subscribeLater(h *hub, c *liveConn, uris []string) {
+	for pause := firstRetry; len(uris) > 0 && pause < lastRetry; pause *= 2 {
+		select {
+		case <-time.After(pause):
+		case <-c.conn.Done():
+			return
 		}
+		uris = slices.DeleteFunc(uris, func(uri string) bool {
+			if !h.wanted(uri, nil) {
+				return true
+			}
+			ctx, cancel := context.WithTimeout(h.ctx, sideTime)
+			defer cancel()
+			done := c.subscribes(ctx, uri)
+			if done {
+				h.publish(upstream.Event{Method: protocol.ResourceUpdated, Params: subscribe.URIParams(uri)})
+			}
+			return done
+		})
 	}
+	if len(uris) > 0 {
+		h.log.Warn("subscriptions were not restored", "server", h.b.Name, "resources", len(uris))
+	}
+}
+
+// subscribes subscribes a legacy connection to a resource, and reports whether the server has
+// accepted that.
+func (c *liveConn) subscribes(ctx context.Context, uri string) bool {
+	reply, err := c.conn.Call(ctx, &upstream.Request{Method: "resources/subscribe", Params: subscribe.URIParams(uri)}, nil)
+	return err == nil && reply.Error == nil
 }
 
 // allowed decides and records the subscriptions of each session, and returns the resources

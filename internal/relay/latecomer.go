@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 
 // latecomer waits for a server that was left out of merged lists, and tells the
 // listening clients to list again when it answers. There is one for each link,
-// and one goroutine while it waits.
+// and one goroutine for each list that it waits for.
 type latecomer struct {
 	b    *backend
 	hub  *hub
@@ -28,11 +26,16 @@ type latecomer struct {
 	drop func(*liveConn)
 	log  *slog.Logger
 
-	mu    sync.Mutex
-	lists map[string]bool     // the list methods that the server failed to answer
+	mu sync.Mutex
+	// lists has the list methods that the server failed to answer. Each channel has capacity 1,
+	// and ends the pause of its goroutine.
+	lists map[string]chan struct{}
 	told  map[string][32]byte // by method, the digest of the answer of which clients were told last
-	runs  bool
 }
+
+// mostOwed bounds the lists that a latecomer waits for: clients choose the names of those that
+// the protocol does not define.
+const mostOwed = 16
 
 // missed notes that a list went out without this server.
 func (l *latecomer) missed(method string) {
@@ -41,14 +44,15 @@ func (l *latecomer) missed(method string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.lists[method] != nil || len(l.lists) >= mostOwed {
+		return
+	}
 	if l.lists == nil {
-		l.lists = make(map[string]bool)
+		l.lists = make(map[string]chan struct{})
 	}
-	l.lists[method] = true
-	if !l.runs {
-		l.runs = true
-		go l.run()
-	}
+	wake := make(chan struct{}, 1)
+	l.lists[method] = wake
+	go l.run(method, wake)
 }
 
 // expected reports whether the server owes the answer to a list, so that the next one need
@@ -56,7 +60,7 @@ func (l *latecomer) missed(method string) {
 func (l *latecomer) expected(method string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lists[method]
+	return l.lists[method] != nil
 }
 
 // patience returns how long the next list of a method waits for the server.
@@ -67,30 +71,25 @@ func (l *latecomer) patience(method string, hasty bool) time.Duration {
 	return listing.ListTime
 }
 
-// run asks the server until it has answered every list that it missed. Being connected is not
-// enough, because clients that list again need the answer.
-func (l *latecomer) run() {
+// run asks the server for a list until it has answered it. Being connected is not enough,
+// because clients that list again need the answer. Each list is asked for by itself: some
+// servers never answer a method that they do not know.
+func (l *latecomer) run(method string, wake <-chan struct{}) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
-		for _, method := range l.owed() {
-			if sum, ok := l.asks(method); ok {
-				l.settle(method, sum)
-			}
+		if sum, ok := l.asks(method); ok {
+			l.settle(method, sum)
+			return
 		}
-		if l.over() {
+		if l.over(method) {
 			return
 		}
 		select {
 		case <-time.After(pause):
+		case <-wake:
 		case <-l.ctx.Done():
 			return
 		}
 	}
-}
-
-func (l *latecomer) owed() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.lists))
 }
 
 // asks sends the list request, and reports whether the server answered it, and the digest of
@@ -129,23 +128,30 @@ func (l *latecomer) settle(method string, sum [32]byte) {
 	}
 }
 
-// settled notes that the server has answered a list in time.
+// settled notes that the server has answered a list of one client in time. If it owes that
+// list to others, it is asked for it now, and they are told.
 func (l *latecomer) settled(method string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.lists, method)
-	delete(l.told, method)
+	wake := l.lists[method]
+	if wake == nil {
+		delete(l.told, method)
+		return
+	}
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
 }
 
-// over ends the wait when no list is owed or no watcher is left.
-func (l *latecomer) over() bool {
-	watched := l.hub.watched()
+// over ends the wait for a list when no watcher is left.
+func (l *latecomer) over(method string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if watched && len(l.lists) > 0 {
+	if l.hub.watched() { // under mu: a watcher that comes later finds no wait, and begins one
 		return false
 	}
-	l.lists, l.runs = nil, false
+	delete(l.lists, method)
 	return true
 }
 

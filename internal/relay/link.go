@@ -120,10 +120,9 @@ func (l *link) open(d *dialling) {
 	}
 }
 
-// prepare restores on a new connection what was set up on the one before.
+// prepare restores on a new connection what was set up on the one before, each part for
+// sideTime at most.
 func (l *link) prepare(ctx context.Context, c *liveConn) {
-	ctx, cancel := context.WithTimeout(ctx, sideTime)
-	defer cancel()
 	if c.era == front.Modern {
 		l.b.adopt(l)
 	}

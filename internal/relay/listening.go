@@ -38,12 +38,6 @@ type listening struct {
 	began   time.Time         // when it was opened
 }
 
-// Pauses before a listen or a server is tried again, doubled with each failure.
-const (
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-)
-
 // steadyTime is how long a connection or a listen is open if its end is no failure of its opening.
 const steadyTime = 10 * time.Second
 
@@ -73,6 +67,8 @@ func (l *listening) run() {
 	if !ok {
 		if !isRefusal(err) {
 			l.err = err
+		} else if before != nil {
+			leaveOut(h, before)
 		}
 		h.avoid(l) // before any waiting client sees the end
 		close(l.acked)
@@ -218,6 +214,23 @@ func (h *hub) avoid(l *listening) {
 	l.void = true
 }
 
+// leaveOut leaves out of later listens what a listen that the server has refused asked for beyond
+// the one before it, which the server had accepted: one client must not end the changes of others.
+func leaveOut(h *hub, before *listening) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-before.acked:
+	default: // it may be refused too
+		return
+	}
+	for _, w := range h.watchers {
+		if !before.void && !before.asks.Covers(w.want) {
+			w.refused = w.want
+		}
+	}
+}
+
 // overOnePipe reports whether a second listen would replace the first one at the server.
 func (h *hub) overOnePipe(c *liveConn) bool { return c.era == front.Legacy || h.b.Kind == "stdio" }
 
@@ -274,7 +287,7 @@ func (h *hub) opened(c *liveConn) {
 	case h.sessionsAlone(c):
 		c.conn.Listen()
 		h.guard(c)
-	case h.now == nil || h.now.conn != c:
+	case h.now == nil || h.now.conn != c || h.now.void:
 		h.start(c, 0)
 	}
 }
@@ -286,7 +299,7 @@ func (h *hub) start(c *liveConn, tries int) *listening {
 	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
 		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{}), began: time.Now()}
 	for _, w := range h.watchers {
-		if w.listens {
+		if w.listens && w.refused != w.want {
 			l.asks.Add(w.want)
 		}
 	}

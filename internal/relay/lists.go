@@ -52,7 +52,7 @@ func (v *lists) of(ctx context.Context, x *front.Exchange, t *target) front.Repl
 	defer cancel()
 	reply := v.calls.call(limited, x, t)
 	if ctx.Err() != nil || reply.Error != nil && !failure.Late(reply.Error) || reply.Error == nil && !reply.None {
-		if reply.Error == nil {
+		if reply.Error == nil && !reply.None {
 			l.late.settled(x.Method)
 			t.b.answered(v.log, x.Method)
 		}

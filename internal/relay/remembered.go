@@ -7,12 +7,11 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
-	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
-	"github.com/doorward/doorward/internal/upstream"
 )
 
 // remembered is what a session has set up with its servers, in the form kept for the next run
@@ -110,7 +109,8 @@ func (d *binding) note() {
 }
 
 // setUp connects a session with a new link, and subscribes it to the resources that it was
-// subscribed to on an earlier one. Later connections of the link restore them like any other.
+// subscribed to on an earlier one. They may have changed meanwhile, and the client is told so.
+// Later connections of the link restore them like any other.
 func (d *binding) setUp(b *backend, h *held) {
 	ctx, cancel := context.WithTimeout(d.session.Context(), dialTime)
 	defer cancel()
@@ -120,6 +120,7 @@ func (d *binding) setUp(b *backend, h *held) {
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return !d.takesUp(b, h, uri, with) })
 	if err == nil && len(uris) > 0 {
 		err = h.tell(ctx, c, uris)
+		h.doubt(uris)
 	}
 	if err != nil && ctx.Err() == nil {
 		d.sessions.log.Warn("the subscriptions of a session wait for the next connection", "server", b.Name, "err", err)
@@ -160,12 +161,7 @@ func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 		_, err := h.link.hub.cover(ctx, h.watcher)
 		return err
 	}
-	for _, uri := range uris {
-		req := upstream.Request{Method: "resources/subscribe", Params: subscribe.URIParams(uri)}
-		if _, err := c.conn.Call(ctx, &req, nil); err != nil {
-			return err
-		}
-	}
+	subscribeTo(ctx, &h.link.hub, c, slices.Clone(uris))
 	return nil
 }
 
@@ -211,10 +207,14 @@ func (d *binding) setLevel(params []byte) {
 
 // rest closes every link of the session, except a private one with a call in flight and those
 // to built-in servers: these need no process, and take the end of a link for the end of the
-// session.
-func (d *binding) rest() {
+// session. It does nothing if the session has been in use since before: a stream that is opened
+// later finds the links closed.
+func (d *binding) rest(before time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if since, idle := d.session.IdleSince(); !idle || !since.Before(before) {
+		return
+	}
 	for _, h := range slices.Clone(d.links) {
 		b := h.link.b
 		if b.Builtin != nil || h.link.calls.Load() > 0 && h.link.private() {
@@ -230,5 +230,6 @@ func restLink(d *binding, h *held) {
 		d.rested = make(map[string]bool)
 	}
 	d.rested[h.link.b.Name] = true
+	d.stale = true // the client does not hear what changes until it comes back
 	d.giveUp(h)
 }

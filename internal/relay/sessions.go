@@ -72,10 +72,7 @@ func (d *binding) link(b *backend, init func() []byte) (l *link, joined bool) {
 // it comes back.
 func (s *sessions) rest(before time.Time) {
 	s.bindings.Range(func(k, _ any) bool {
-		d := k.(*binding)
-		if since, idle := d.session.IdleSince(); idle && since.Before(before) {
-			d.rest()
-		}
+		k.(*binding).rest(before)
 		return true
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// queued bounds the different events that wait for a slow client, besides those of the
-// resources that it has subscribed to.
+// queued bounds the different events that wait for a slow client, besides the changes that
+// its listen was granted.
 const queued = 256
 
 // listens serves the listens of modern clients.
@@ -64,7 +64,8 @@ func (s *subscription) put(e upstream.Event) {
 			return
 		}
 	}
-	if len(s.wait) >= queued+len(s.granted.URIs) {
+	granted := protocol.IsChange(e.Method) && s.granted.Wants(e.Method, e.Params) // these are few, and each waits once
+	if len(s.wait) >= queued+len(s.granted.URIs) && !granted {
 		if !s.cut {
 			s.from.log.Warn("a client reads its changes too slowly: some are dropped", "principal", s.x.Who.Name())
 		}

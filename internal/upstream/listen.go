@@ -154,6 +154,8 @@ func (l *listener) refused(status int) bool {
 		l.lastEvent = ""
 	case status == http.StatusNotFound && l.c.who.Load().session != "":
 		return l.forgotten()
+	case status == http.StatusBadRequest && l.c.who.Load().session != "" && !l.warned:
+		return l.doubtful(status)
 	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
 		return false
 	case isCredential(status) && l.c.srv.deps.Credential != nil: // each attempt would renew a token that calls can use
@@ -176,6 +178,21 @@ func (l *listener) forgotten() bool {
 	if err == nil || errors.Is(err, ErrProtocol) || l.c.ctx.Err() != nil {
 		return false
 	}
+	l.slower()
+	return true
+}
+
+// doubtful handles a 400 of a stream that names a session, once until the next stream. It is the
+// answer of the TypeScript examples for a session that the server has forgotten, and of other
+// servers for other reasons: the stream is then tried again. False: the session is over.
+func (l *listener) doubtful(status int) bool {
+	if l.forgotten() {
+		return true
+	}
+	if l.c.ctx.Err() != nil {
+		return false
+	}
+	l.report(slog.Int("status", status))
 	l.slower()
 	return true
 }

@@ -1,6 +1,10 @@
 package upstream
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/doorward/doorward/internal/base/protocol"
+)
 
 // maxWaiting bounds the events that wait for a slow receiver, for each call and each
 // connection. Their size is bounded by Definition.MaxMessage.
@@ -19,14 +23,20 @@ type outlet struct {
 	held    bool
 	running bool
 	closed  bool
+	missed  bool          // a change was dropped; Missed stands for it
 	ended   chan struct{} // closed when the outlet has passed on its last event; nil: drain does not wait
 }
 
-// push queues the event; false: it was dropped, because the receiver is missing or too slow.
+// push queues the event; false: it was dropped, because the receiver is missing or too slow. The
+// receiver learns that a change was dropped, by Missed behind the queue.
 func (o *outlet) push(ev Event) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed || o.on == nil || len(o.queue) >= maxWaiting || o.size+ev.size() > o.max && o.size > 0 {
+	if o.closed || o.on == nil {
+		return false
+	}
+	if len(o.queue) >= maxWaiting || o.size+ev.size() > o.max && o.size > 0 {
+		o.missed = o.missed || protocol.IsChange(ev.Method)
 		return false
 	}
 	o.queue = append(o.queue, ev)
@@ -35,9 +45,19 @@ func (o *outlet) push(ev Event) bool {
 	return true
 }
 
+// miss tells the receiver that a change was dropped elsewhere.
+func (o *outlet) miss() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed && o.on != nil {
+		o.missed = true
+		o.start()
+	}
+}
+
 // start runs the outlet if there is something to do. The caller holds mu.
 func (o *outlet) start() {
-	if o.held || o.running || len(o.queue) == 0 {
+	if o.held || o.running || len(o.queue) == 0 && !o.missed {
 		return
 	}
 	o.running = true
@@ -65,6 +85,10 @@ func (o *outlet) run() {
 func (o *outlet) pop() (Event, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(o.queue) == 0 && o.missed && !o.closed {
+		o.missed = false
+		return Event{Missed: true}, true
+	}
 	if len(o.queue) == 0 {
 		o.running, o.queue, o.size = false, nil, 0
 		if o.ended != nil {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/wire"
 )
@@ -168,6 +169,9 @@ func (in *intake) deliver(id int64, ev Event) bool {
 			return true
 		case crowded:
 			in.stream.srv.counts.dropped.Add(1)
+			if protocol.IsChange(ev.Method) {
+				in.stream.events.miss()
+			}
 			return false
 		}
 	}

@@ -195,16 +195,21 @@ func (l *eventLog) awaitEnd() {
 const unsent = math.MaxUint64
 
 // attachRaw attaches the connection that reserve announced; it gets the messages after seq.
-// It is false if another connection has reserved meanwhile.
-func (l *eventLog) attachRaw(r *rawStream, gen, seq uint64) bool {
+// ok is false if another connection has reserved meanwhile. gap: some of those messages were
+// dropped, or seq is no position of this log.
+func (l *eventLog) attachRaw(r *rawStream, gen, seq uint64) (gap, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gen != gen {
-		return false
+		return false, false
+	}
+	from, last := l.sent, l.base+uint64(len(l.items))-1
+	if seq != unsent {
+		from, seq = seq, min(seq, last)
 	}
 	l.raw, l.pos = r, seq
 	l.wake()
-	return true
+	return from+1 < l.base || from > last, true
 }
 
 func (l *eventLog) detach(gen uint64) {

@@ -36,6 +36,9 @@ type Exchange struct {
 	// SameProgram reports that the message names a session that was issued to the same program
 	// that the observed facts of Who describe.
 	SameProgram bool
+	// Gap reports, with Listening, that messages on the standalone stream were dropped before
+	// the client could get them, or that the session is one of an earlier run.
+	Gap bool
 	// Namespace is the client's label of its project, well-formed and claimed; empty: none.
 	Namespace string
 	// Delivery is the delivery session of the message, verified by the front; empty: none.

@@ -45,6 +45,10 @@ func (d *Door) modern(in *inbound, m *wire.Message, version string) {
 		fail(in.w, statusOf(Modern, e), m.ID, e)
 		return
 	}
+	if m.Method == "subscriptions/listen" && !in.sse { // its answer is a stream
+		plain(in.w, http.StatusNotAcceptable)
+		return
+	}
 	ctx, cancel := context.WithCancel(in.r.Context())
 	defer cancel()
 	st := &stream{w: in.w, json: in.json, sse: in.sse, prefer: in.stream, life: d.hearing(in, nil)}

@@ -37,6 +37,7 @@ func (e sseFace) open(w http.ResponseWriter, r *http.Request, who *principal.Pri
 		return
 	}
 	s := e.d.newSession(newSessionID(), who, server, overSSE)
+	s.readers.Add(1) // before the client can send a message: its handler asks whether the client listens
 	e.d.sessions.publish(s)
 	e.d.seen(who, s)
 	out, err := e.d.takeOver(w, r)
@@ -49,7 +50,6 @@ func (e sseFace) open(w http.ResponseWriter, r *http.Request, who *principal.Pri
 	}
 	gen, _ := s.main.reserve(true)
 	s.main.attachRaw(out, gen, 0)
-	s.readers.Add(1)
 	back := e.d.lend(who, out.close)
 	out.gone(func() { back(); e.d.sessions.remove(s) })
 }

@@ -286,7 +286,8 @@ func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principa
 
 // hear attaches a GET stream to its log until the client leaves, and then calls back.
 func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64, back func()) {
-	if !log.attachRaw(out, gen, after) {
+	gap, ok := log.attachRaw(out, gen, after)
+	if !ok {
 		back()
 		out.close()
 		return
@@ -302,7 +303,7 @@ func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after u
 		s.readers.Add(-1)
 		log.detach(gen)
 	})
-	f.d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.version.name(), Session: s, Method: Listening})
+	f.d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.version.name(), Session: s, Method: Listening, Gap: gap})
 }
 
 // Listening is the method of the exchange that tells the Handler that a session's standalone

@@ -33,7 +33,10 @@ func attach(t *testing.T, l *eventLog) (p *pipe, gen uint64) {
 	p = &pipe{Conn: server, client: client, closed: make(chan struct{})}
 	t.Cleanup(func() { p.Close(); client.Close() })
 	gen, ok := l.reserve(false)
-	if !ok || !l.attachRaw(&rawStream{conn: p}, gen, unsent) {
+	if ok {
+		_, ok = l.attachRaw(&rawStream{conn: p}, gen, unsent)
+	}
+	if !ok {
 		t.Fatal("the stream is in use")
 	}
 	return p, gen
