@@ -99,4 +99,7 @@ func TestASessionIsSetUpAgainByABusyDaemon(t *testing.T) {
 	})
 	close(k.over)
 	until(t, "the subscription is made again", func() bool { return k.has("POST resources/subscribe") })
+	if got := s.hear(); !strings.Contains(got, `notifications/resources/updated","params":{"uri":"file:///x"}`) {
+		t.Errorf("the client reads %s", got)
+	}
 }
