@@ -298,7 +298,7 @@ func TestTokensOfBothKindsSideBySide(t *testing.T) {
 	if got, err := g.ask(own, "Bearer "+g.mint(t)); got != principal.UID(me()) || err != nil {
 		t.Errorf("on the socket: %q, %v", got, err)
 	}
-	if _, err := g.ask(&Caller{Loopback: true, OwnerKnown: true, OwnerUID: me()}, "Bearer "+g.mint(t, "exp=-1s")); !errors.Is(err, ErrUnauthenticated) {
+	if _, err := g.ask(&Caller{Loopback: true, OwnerKnown: true, OwnerUID: me()}, "Bearer "+g.mint(t, "exp=-1h")); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("a bad one on loopback without enforcement: %v", err)
 	}
 	if _, err := g.ask(enforced(), "Bearer "+g.mint(t), "Bearer "+envToken); err != ErrMalformed {

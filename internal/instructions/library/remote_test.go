@@ -369,7 +369,7 @@ func TestASlowRemoteFailsTheFirstAttemptOnly(t *testing.T) {
 			select {
 			case <-time.After(5 * time.Second):
 			case <-r.Context().Done():
-				return
+				panic(http.ErrAbortHandler) // a return would be an answer
 			}
 			slow.Store(false)
 		}

@@ -76,11 +76,11 @@ func TestALongOutputIsKeptInAFile(t *testing.T) {
 
 func TestTimeEndsAnAgent(t *testing.T) {
 	eachMode(t, func(t *testing.T, s *stage) {
-		id, err := s.begin(s.parent, Request{Prompt: "say begun\nignore\ndaemonise\nwait 1000s", MaxSeconds: 1, Result: true})
+		id, err := s.begin(s.parent, Request{Prompt: "say begun\nignore\ndaemonise\nwait 1000s", MaxSeconds: 5, Result: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := s.over(id, 10*time.Second); e.State != mail.TimedOut || e.Output != "begun\n" {
+		if e := s.over(id, 20*time.Second); e.State != mail.TimedOut || e.Output != "begun\n" {
 			t.Errorf("%+v", e)
 		}
 	})
