@@ -148,7 +148,7 @@ chaos: build postgres
 
 # interop waits for its clients two thirds of the time, so three tests run at once.
 interop: build clients servers
-	$(COUNT) $(NOVET) -tags interop -count=1 -parallel 3 -timeout 20m ./test/interop/...
+	$(COUNT) $(NOVET) -tags interop -count=1 -parallel 3 -timeout 45m ./test/interop/...
 
 # waits measures how long agent programs wait for a call, for docs/approvals.md.
 waits: build clients
@@ -169,7 +169,7 @@ telemetry: build
 	DOORWARD_BIN=$(BIN)/doorward COLLECTOR_BIN=$(BIN)/collector $(GO) run ./test/count -tags interop -count=1 -timeout 10m ./test/telemetry
 
 conformance: build clients
-	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 20m ./test/conformance/...
+	DOORWARD_BIN=$(BIN)/doorward CONFORMANCE_RUNS=$(CONFORMANCE_RUNS) CONFORMANCE_RESULTS=$(CONFORMANCE_RESULTS) $(GO) run ./test/count -tags interop -count=1 -timeout 30m ./test/conformance/...
 
 # test runs the parts, TEST_JOBS of them at a time, and then chaos alone, which
 # measures times. What a part prints appears when it has ended. The longest parts
