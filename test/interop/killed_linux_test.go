@@ -19,6 +19,7 @@ import (
 
 	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
+	"github.com/doorward/doorward/test/overload"
 )
 
 // patience is longer than any wait that these tests allow: a longer call hangs.
@@ -311,6 +312,9 @@ func (k killing) run(t *testing.T) {
 		k.afterServer(a)
 	case "client":
 		a.kill()
+		if k.unheard() > 0 {
+			asksOn(t, d, a.seen)
+		}
 	case "daemon":
 		d.Kill9()
 		d = doortest.Start(t, yaml, doortest.Options{Dir: d.Dir})
@@ -360,7 +364,7 @@ func (k killing) afterDaemon(a *answerer) {
 func (k killing) recorded(t *testing.T, d *doortest.Daemon, seen, given int) {
 	t.Helper()
 	decided, _, answered := questions(t, d)
-	if decided != seen || answered > given {
+	if decided < seen || decided > seen+k.unheard() || answered > given {
 		t.Errorf("%d questions on record, %d seen; %d answers on record, %d given", decided, seen, answered, given)
 	}
 	if out, err := d.Command("audit", "verify").CombinedOutput(); err != nil {
@@ -368,13 +372,38 @@ func (k killing) recorded(t *testing.T, d *doortest.Daemon, seen, given int) {
 	}
 }
 
+// unheard returns how many questions may be on record that no client has seen: a legacy server
+// whose client was killed is told that its question was cancelled, and may ask the next one.
+func (k killing) unheard() int {
+	if k.victim == "client" && k.transport == "connect" && !k.modern && k.server == "legacy" {
+		return 1
+	}
+	return 0
+}
+
+// asksOn waits until the call of a killed client has asked its next question, for some seconds
+// at most: the client that comes next shares the server, and would get it.
+func asksOn(t *testing.T, d *doortest.Daemon, seen int) {
+	t.Helper()
+	for limit := time.Now().Add(5*time.Second + overload.Late()); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {
+		if decided, _, _ := questions(t, d); decided > seen {
+			return
+		}
+	}
+}
+
+// records reports whether a process runs the recorder.
+func records(pid int) bool {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return bytes.Contains(line, []byte("recorder.mjs"))
+}
+
 // whole checks an undisturbed call.
 func whole(t *testing.T, a *answerer) {
 	t.Helper()
-	a.call()
-	a.answer("1")
+	first, second := a.call(), a.answer("1")
 	if end := a.answer("2"); end.result != "first=1 second=2" {
-		t.Errorf("the call of the next client: %+v", end)
+		t.Errorf("the call of the next client: %+v, %+v, %+v", first, second, end)
 	}
 }
 
@@ -383,8 +412,7 @@ func killServers(t *testing.T, d *doortest.Daemon) {
 	t.Helper()
 	var killed []int
 	for _, pid := range below(d.PID()) {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if bytes.Contains(line, []byte("recorder.mjs")) && syscall.Kill(pid, syscall.SIGKILL) == nil {
+		if records(pid) && syscall.Kill(pid, syscall.SIGKILL) == nil {
 			killed = append(killed, pid)
 		}
 	}
