@@ -308,6 +308,8 @@ func (k killing) run(t *testing.T) {
 		killServers(t, d)
 		if k.server == "legacy" {
 			noticed(t, d)
+		} else {
+			d.WaitStderr("child ended", patience)
 		}
 		k.afterServer(a)
 	case "client":
