@@ -75,8 +75,8 @@ func TestASessionThatIsRefusedIsAskedForWithPauses(t *testing.T) {
 	}
 }
 
-// What a forgotten session had set up is set up in the next one, also if the daemon accepts no
-// connection for a moment.
+// The shim repeats the subscriptions of a session that the daemon has forgotten in the next
+// session, also if the daemon accepts no connection for a moment.
 func TestASessionIsSetUpAgainByABusyDaemon(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)

@@ -132,8 +132,8 @@ func (l leaving) Err() error {
 	return nil
 }
 
-// A hook whose client left before the answer has told nobody: the next one tells.
-func TestAHookThatNobodyHearsHasNotTold(t *testing.T) {
+// The next hook reports mail again if the client of a hook left before the answer.
+func TestAHookWhoseClientLeftIsRepeated(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{})
 	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
