@@ -96,12 +96,15 @@ func (ch *channel) ask(method string, params []byte) ([]byte, error) {
 	return ch.s.legacy.ask(ch.s, method, params)
 }
 
-// beginLegacy subscribes in the client's session, once it is initialized.
+// beginLegacy subscribes in the client's session, each time that one is initialized.
 func (ch *channel) beginLegacy() {
-	if ch != nil && ch.era.CompareAndSwap(0, eraLegacy) {
-		go ch.watch()
-		ch.subscribe()
+	if ch == nil {
+		return
 	}
+	if ch.era.CompareAndSwap(0, eraLegacy) {
+		go ch.watch()
+	}
+	ch.subscribe()
 }
 
 // subscribe subscribes to the mailbox in a new session, and then checks the messages

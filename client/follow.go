@@ -164,6 +164,20 @@ func (s *shim) lookAgain(l *listening) {
 	}
 }
 
+// begin lets an initialized session listen. again: it replaces another session, so it takes
+// over the name of that one, and the client is told to look again.
+func (l *legacySession) begin(s *shim, again bool) {
+	if again {
+		l.resume(s)
+	}
+	l.hear(s)
+	l.following.Do(func() { go l.follow(s) })
+	s.channel.beginLegacy()
+	if again {
+		l.lookAgain(s)
+	}
+}
+
 // lookAgain notifies the client of a change of each list that may change, and of each resource
 // that it is subscribed to.
 func (l *legacySession) lookAgain(s *shim) {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +31,7 @@ type legacySession struct {
 	ready   bool               // notifications/initialized has been sent
 	level   []byte             // the last logging/setLevel message
 	uris    map[string][]byte  // resources/subscribe messages by raw uri
+	holder  string             // id of the session in which the client has registered a name; empty: none
 	hush    context.CancelFunc // ends the standalone stream
 	calls   map[string]*flight // requests in flight by raw id
 
@@ -130,9 +130,7 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 		subs = append(subs, level)
 	}
 	s.repeat(append([][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}, subs...), l.post)
-	l.hear(s)
-	s.channel.subscribe()
-	l.lookAgain(s)
+	l.begin(s, true)
 	return nil
 }
 
@@ -166,9 +164,7 @@ func (l *legacySession) oneWay(s *shim, m *wire.Message, line []byte) {
 		l.mu.Lock()
 		l.ready = true
 		l.mu.Unlock()
-		l.hear(s)
-		l.following.Do(func() { go l.follow(s) })
-		s.channel.beginLegacy()
+		l.begin(s, false)
 	}
 }
 
@@ -195,6 +191,7 @@ func (l *legacySession) request(s *shim, ctx context.Context, m *wire.Message, l
 			}
 			continue
 		}
+		l.registered(s, m, resp.session)
 		l.relay(s, ctx, m, resp)
 		s.channel.left(m)
 		return
@@ -219,46 +216,25 @@ func (l *legacySession) remember(m *wire.Message, line []byte) {
 	}
 }
 
-// ask sends a request of the shim in the client's session and waits for its
-// result. The error is an *RPCError if the answer is a JSON-RPC error.
-func (l *legacySession) ask(s *shim, method string, params []byte) ([]byte, error) {
-	id := wire.ID(rawjson.AppendQuote(nil, "doorward-"+strconv.FormatInt(l.asked.Add(1), 10)))
-	m := &wire.Message{Kind: wire.Request, ID: id, Method: method, Params: params}
-	line := rawjson.AppendRequest(nil, id, method, params)
-	for again := true; ; again = false {
-		h, session := l.headers()
-		resp, err := s.c.post(s.ctx, s.path, m, line, h)
-		if err != nil {
-			return nil, err
-		}
-		if resp.StatusCode != http.StatusNotFound || session == "" || !again {
-			return l.result(s, id, resp)
-		}
-		resp.Body.Close()
-		if err := l.reopen(s, session); err != nil {
-			return nil, err
-		}
+// registered notes in which session the client has registered a name. The answer may still refuse
+// it: then there is no name to take over.
+func (l *legacySession) registered(s *shim, m *wire.Message, session string) {
+	if m.Method != "tools/call" {
+		return
+	}
+	switch tool, _ := rawjson.GetString(m.Params, "name"); {
+	case tool == "":
+	case tool == s.agentTool("register"):
+		l.setHolder(session)
+	case tool == s.agentTool("unregister"):
+		l.setHolder("")
 	}
 }
 
-// result reads the answer to a request of the shim. Other messages on the
-// stream go to the client.
-func (l *legacySession) result(s *shim, id wire.ID, resp *http.Response) (result []byte, err error) {
-	defer resp.Body.Close()
-	failed := error(io.ErrUnexpectedEOF)
-	err = s.c.messages(resp, func(got *wire.Message, raw []byte) bool {
-		switch {
-		case got.Kind != wire.Response:
-			s.deliver(got, raw)
-			return true
-		case got.Error != nil:
-			failed = rpcError(got)
-		case string(got.ID) == string(id):
-			result, failed = append([]byte(nil), got.Result...), nil
-		}
-		return false
-	})
-	return result, errors.Join(failed, err)
+func (l *legacySession) setHolder(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder = session
 }
 
 // relay forwards the messages of a POST's answer. A stream that ends before the response

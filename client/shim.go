@@ -65,6 +65,18 @@ func (s *shim) repeat(lines [][]byte, post func(*shim, []byte) (*response, error
 	}
 }
 
+// agentTool returns the name of a tool of the server agent on the shim's route; empty: the
+// route does not have it.
+func (s *shim) agentTool(name string) string {
+	switch s.o.Server {
+	case "":
+		return "agent__" + name
+	case "agent":
+		return name
+	}
+	return ""
+}
+
 // lost answers a request that will get no answer from the daemon with an error. It passes
 // on the daemon's refusal of a session for the request, which was not carried out then.
 func (s *shim) lost(ctx context.Context, id wire.ID, err error) {

@@ -44,10 +44,18 @@ func isHeld(err error) bool {
 	return errors.As(err, &held)
 }
 
-// labelled passes the caller's project to a server that is part of the daemon.
+// labelled passes what the caller says of its project and its former session to a server that
+// is part of the daemon.
 func labelled(x *front.Exchange, b *backend, req *upstream.Request) {
-	if b.Builtin != nil && x.Namespace != "" {
-		req.Headers = http.Header{protocol.HeaderNamespace: {x.Namespace}}
+	if b.Builtin == nil || x.Namespace == "" && x.Former == "" {
+		return
+	}
+	req.Headers = make(http.Header, 1)
+	if x.Namespace != "" {
+		req.Headers[protocol.HeaderNamespace] = []string{x.Namespace}
+	}
+	if x.Former != "" {
+		req.Headers[protocol.HeaderFormer] = []string{x.Former}
 	}
 }
 

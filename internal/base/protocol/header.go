@@ -25,6 +25,9 @@ const (
 	// HeaderNamespace carries the label of the caller's project. It is claimed:
 	// nothing is decided by it.
 	HeaderNamespace = "Doorward-Namespace"
+	// HeaderFormer names the session that the caller's session replaces, by its
+	// SessionDigest. It is claimed: it selects among what the caller's principal owns.
+	HeaderFormer = "Doorward-Former-Session"
 	// HeaderStdio marks a message of `doorward connect`, which sends no Mcp-Param
 	// headers. It is claimed: Mcp-Param headers that are present are checked.
 	HeaderStdio = "Doorward-Stdio"

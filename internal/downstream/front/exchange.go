@@ -41,6 +41,9 @@ type Exchange struct {
 	Gap bool
 	// Namespace is the client's label of its project, well-formed and claimed; empty: none.
 	Namespace string
+	// Former is the digest of the session that the client's session replaces, well-formed and
+	// claimed; empty: none. Session is not nil then.
+	Former string
 	// Delivery is the delivery session of the message, verified by the front; empty: none.
 	Delivery string
 	stream   *stream

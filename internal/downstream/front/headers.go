@@ -94,6 +94,16 @@ func namespace(h http.Header) string {
 	return v[0]
 }
 
+// former returns the digest of the session that the client's session replaces; empty: none, or
+// not well-formed. It is claimed.
+func former(h http.Header) string {
+	v := h[protocol.HeaderFormer]
+	if len(v) != 1 || !protocol.ValidSessionDigest(v[0]) {
+		return ""
+	}
+	return v[0]
+}
+
 // firstByte returns the first byte that is not white space, or 0.
 func firstByte(b []byte) byte {
 	for _, c := range b {

@@ -3,9 +3,7 @@ package front
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"maps"
 	"slices"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/doorward/doorward/internal/base/lifetime"
+	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
@@ -80,8 +79,7 @@ const (
 )
 
 func newSession(id string, who *principal.Principal, server string, t transport, now time.Time) *Session {
-	sum := sha256.Sum256([]byte(id))
-	s := &Session{Who: who, Server: server, Digest: hex.EncodeToString(sum[:8]), id: id, transport: t}
+	s := &Session{Who: who, Server: server, Digest: protocol.SessionDigest(id), id: id, transport: t}
 	s.main = newEventLog(0, t == overStreamable)
 	s.ctx, s.end = lifetime.New(context.Background())
 	s.seen.Store(now.UnixNano())

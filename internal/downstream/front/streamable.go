@@ -62,7 +62,7 @@ func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.M
 func (f streamable) exchange(in *inbound, m *wire.Message, s *Session, st *stream) *Exchange {
 	return &Exchange{Who: in.who, Server: in.server, Era: Legacy, Version: s.version.name(), Session: s,
 		ID: m.ID, Method: m.Method, Params: m.Params, Size: in.size, stream: st, request: in.r,
-		SameProgram: m.Method != "initialize" && s.sameProgram(in.who), Namespace: namespace(in.r.Header), Delivery: delivery(in.r), client: in.r.Context(), hungUp: f.d.o.hungUp(in.r)}
+		SameProgram: m.Method != "initialize" && s.sameProgram(in.who), Namespace: namespace(in.r.Header), Former: former(in.r.Header), Delivery: delivery(in.r), client: in.r.Context(), hungUp: f.d.o.hungUp(in.r)}
 }
 
 // full answers a request that exceeds a limit of the front.

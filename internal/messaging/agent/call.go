@@ -39,6 +39,7 @@ type call struct {
 	raw     []byte // the arguments as received
 
 	namespace string        // claimed by the caller's shim; may be empty
+	former    string        // session that the caller's replaces, claimed; empty: none
 	progress  func(n int)   // nil: the client did not ask for it
 	details   []audit.Field // the facts known so far, for the record of a refusal
 	recorded  bool          // what the call has done so far is recorded

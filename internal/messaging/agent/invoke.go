@@ -66,7 +66,7 @@ func (s *Server) call(ctx context.Context, cn *conn, r *upstream.Request, on fun
 	}
 	c := &call{s: s, verb: v, pass: pass.As(v.action, ServerName+"/"+v.name, pass.Rule()), raw: rawjson.Get(r.Params, "arguments")}
 	c.addressing, c.starting = addressing{c}, starting{c}
-	c.namespace = namespaceOf(r)
+	c.namespace, c.former = namespaceOf(r), formerOf(r)
 	c.progress = progressOf(r, on)
 	a, err := c.run(ctx)
 	return c.finish(ctx, cn, a, err)
@@ -202,6 +202,15 @@ func (c *call) tally(a *answer) {
 func namespaceOf(r *upstream.Request) string {
 	if v := r.Headers[protocol.HeaderNamespace]; len(v) == 1 && protocol.ValidNamespace(v[0]) {
 		return v[0]
+	}
+	return ""
+}
+
+// formerOf returns the name of the session that the caller's session replaces, as its shim
+// sent it; empty: none.
+func formerOf(r *upstream.Request) string {
+	if v := r.Headers[protocol.HeaderFormer]; len(v) == 1 && protocol.ValidSessionDigest(v[0]) {
+		return legacyPrefix + v[0]
 	}
 	return ""
 }

@@ -57,7 +57,9 @@ func register(ctx context.Context, c *call) (*answer, error) {
 		return nil, err
 	}
 	c.as(done.Peer)
-	c.s.sessions.moveTo(c.session, nil) // the caller may not have seen what was given before
+	if c.former == "" || done.Takeover != nil {
+		c.s.sessions.moveTo(c.session, nil) // the caller may not have seen what was given before
+	}
 	return c.registered(done), nil
 }
 
@@ -77,7 +79,7 @@ func registerFields(v *mail.Registered) []audit.Field {
 // registration returns what the arguments ask for, cleaned.
 func (c *call) registration() (r mail.Registration, err error) {
 	a := c.args
-	r = mail.Registration{Name: a.str("name", ""), Namespace: a.str("namespace", c.namespace), Inbound: a.str("inbound", ""),
+	r = mail.Registration{Former: c.former, Name: a.str("name", ""), Namespace: a.str("namespace", c.namespace), Inbound: a.str("inbound", ""),
 		SetDisplay: a.has("display"), SetSummary: a.has("summary"), SetInbound: a.has("inbound"), SetLabels: a.has("labels")}
 	if r.Display, err = line(a.str("display", "")); err != nil {
 		return r, err

@@ -196,6 +196,24 @@ func (m *model) register(o mail.Owner, name string) (p *mPeer, created, takeover
 	return p, created, takeover, ""
 }
 
+// registers is register, also for the peer of a former session of o's principal.
+func (m *model) registers(o mail.Owner, r mail.Registration) (p *mPeer, created, takeover bool, code string) {
+	if r.Former == "" {
+		return m.register(o, r.Name)
+	}
+	p = m.owned(o)
+	if p == nil {
+		p = m.owned(mail.Owner{Principal: o.Principal, Session: r.Former})
+	}
+	if p != nil {
+		return m.register(o, p.name)
+	}
+	if s := m.sessions[o.Principal+r.Former]; s != nil && s.superseded {
+		return nil, false, false, mail.Fenced
+	}
+	return nil, false, false, mail.NotRegistered
+}
+
 func (m *model) supersede(p *mPeer) {
 	if s := m.sessions[p.principal+p.sess]; s != nil && p.sess != "" {
 		s.superseded, s.changed = true, m.now

@@ -75,6 +75,9 @@ type Registration struct {
 	Display, Summary string
 	Inbound          string
 	Labels           map[string]string
+	// Former is the session whose peer the caller takes over, and none other; empty: any.
+	// Name and Namespace are not used then, and no peer is made.
+	Former string
 	// The Set fields report which of Display, Summary, Inbound and Labels were given.
 	SetDisplay, SetSummary, SetInbound, SetLabels bool
 }

@@ -165,9 +165,12 @@ func (w *world) register() {
 	if w.r.IntN(4) == 0 {
 		r.SetInbound, r.Inbound = true, []string{mail.InboundPolicy, mail.InboundAccept, mail.InboundHold, mail.InboundRefuse}[w.r.IntN(4)]
 	}
-	w.logf("register %s %s as %s %s", o.Principal, o.Session, name, r.Inbound)
+	if w.r.IntN(3) == 0 {
+		r.Former = w.owners[w.r.IntN(len(w.owners))].Session
+	}
+	w.logf("register %s %s as %s, former %s, %s", o.Principal, o.Session, name, r.Former, r.Inbound)
 	got, err := w.b.Register(w.t.Context(), o, r, nil, said)
-	p, created, takeover, want := w.m.register(o, name)
+	p, created, takeover, want := w.m.registers(o, r)
 	if w.refused(err, want) {
 		return
 	}

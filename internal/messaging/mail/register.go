@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/doorward/doorward/internal/base/store"
 )
@@ -79,6 +78,8 @@ func (j registering) register(o Owner, r Registration, out *Registered) error {
 	p, err := j.directory.fence(o)
 	var e *Error
 	switch {
+	case errors.As(err, &e) && r.Former != "":
+		p, err = j.resume(o, r.Former, out)
 	case errors.As(err, &e):
 		p, err = j.bind(o, r, out)
 	case err == nil:
@@ -126,6 +127,9 @@ func (j registering) session(o Owner) error {
 // refresh registers a session that already has a peer.
 func (j registering) refresh(o Owner, p Peer, r Registration, out *Registered) (Peer, error) {
 	name, space := r.Name, cmp.Or(r.Namespace, p.Namespace)
+	if r.Former != "" {
+		name, space = p.Name, p.Namespace
+	}
 	if p.Spawn != "" { // its name stays below its parent's name
 		space = p.Namespace
 		if name != "" {
@@ -141,8 +145,6 @@ func (j registering) refresh(o Owner, p Peer, r Registration, out *Registered) (
 	_, err := j.Exec(`UPDATE peers SET lease_until = ?2, node = ?3 WHERE peer_id = ?1`, p.ID, j.lease(), o.Node)
 	return p, err
 }
-
-func (j registering) lease() int64 { return j.now + j.b.o.Limits.Session.Milliseconds() }
 
 // rename takes a free name for p, whose row is locked, and turns the old name into an
 // alias.
@@ -189,24 +191,6 @@ func (p Peer) parent() string {
 	return p.Ancestors[0]
 }
 
-// taken returns the error for a name that could not be taken: NameInUse if it is the
-// principal's own, NameOwned otherwise. An alias or tombstone counts like its peer.
-func (j registering) taken(principal, space, name string) error {
-	var owner string
-	var until int64
-	err := j.Row([]any{&owner, &until}, `SELECT n.principal, COALESCE((SELECT CASE WHEN n.kind = 'peer' THEN p.lease_until ELSE n.expires_at END
-		FROM peers p WHERE p.peer_id = n.peer_id), n.expires_at) FROM peer_names n WHERE n.namespace = ?1 AND n.name = ?2`, space, name)
-	switch {
-	case errors.Is(err, store.ErrNoRow):
-		return &Error{Code: NameInUse, Retry: time.Second} // it has just become free
-	case err != nil:
-		return err
-	case owner != principal:
-		return refuse(NameOwned)
-	}
-	return &Error{Code: NameInUse, Retry: max(0, time.Duration(until-j.now)*time.Millisecond)}
-}
-
 // bind gives a name to a session that has no peer: a free one, or one that its principal
 // owns.
 func (j registering) bind(o Owner, r Registration, out *Registered) (Peer, error) {
@@ -232,15 +216,16 @@ func (j registering) bind(o Owner, r Registration, out *Registered) (Peer, error
 // name. The read before it selects the case, so that the rows of peers are locked before
 // those of names, as everywhere.
 func (j registering) claim(o Owner, space, name string, r Registration, out *Registered) (Peer, error) {
-	var id string
-	err := j.Row([]any{&id}, `SELECT peer_id FROM peer_names WHERE namespace = ?1 AND name = ?2 AND kind = 'peer' AND principal = ?3`,
-		space, name, o.Principal)
+	was := former{namespace: space, name: name}
+	err := j.Row([]any{&was.id, &was.session}, `SELECT p.peer_id, p.session FROM peer_names n JOIN peers p ON p.peer_id = n.peer_id
+		WHERE n.namespace = ?1 AND n.name = ?2 AND n.kind = 'peer' AND n.principal = ?3`, space, name, o.Principal)
 	if err == nil {
-		return j.takeOver(o, id, space, name, out)
+		return j.takeOver(o, was, out)
 	}
 	if !errors.Is(err, store.ErrNoRow) {
 		return Peer{}, fmt.Errorf("looking for a name: %w", err)
 	}
+	var id string
 	err = j.Row([]any{&id}, `INSERT INTO peer_names (namespace, name, kind, peer_id, principal, parent, expires_at)
 		VALUES (?1, ?2, 'peer', ?3, ?4, '', 0)
 		ON CONFLICT (namespace, name) DO UPDATE SET kind = 'peer', peer_id = excluded.peer_id, principal = excluded.principal,
@@ -282,8 +267,8 @@ func (j registering) leaveSpace(space string) error {
 
 // bindSpawned binds the agent of a spawn to the peer that was entered for it.
 func (j registering) bindSpawned(o Owner, out *Registered) (Peer, error) {
-	var id, space, name string
-	err := j.Row([]any{&id, &space, &name}, `SELECT p.peer_id, p.namespace, p.name FROM spawns s JOIN peers p ON p.peer_id = s.peer_id
+	var was former
+	err := j.Row([]any{&was.id, &was.session, &was.namespace, &was.name}, `SELECT p.peer_id, p.session, p.namespace, p.name FROM spawns s JOIN peers p ON p.peer_id = s.peer_id
 		WHERE s.spawn_id = ?1 AND p.principal = ?2 AND p.kind = 'agent'`, o.Spawn, o.Principal)
 	if errors.Is(err, store.ErrNoRow) {
 		return Peer{}, refuse(NameOwned)
@@ -291,7 +276,7 @@ func (j registering) bindSpawned(o Owner, out *Registered) (Peer, error) {
 	if err != nil {
 		return Peer{}, err
 	}
-	return j.takeOver(o, id, space, name, out)
+	return j.takeOver(o, was, out)
 }
 
 // describe stores the fields of the registration that describe the peer.
