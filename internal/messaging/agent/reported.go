@@ -23,16 +23,29 @@ func (s *session) streams() (listens, subs int) {
 	return listens, subs
 }
 
-// gave notes that an inbox has given messages to a session.
-func gave(t *sessions, s *session) {
+// gave notes that an inbox has given messages of the peer to a session, the newest of which is
+// upTo.
+func gave(t *sessions, s *session, peer string, upTo int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.gives++
+	if s.peer == peer {
+		s.gaveUpTo = max(s.gaveUpTo, upTo)
+	}
 }
 
-// givesTo returns how many answers of inbox gave messages to a session.
-func givesTo(t *sessions, s *session) int {
+// given is what a session was given at some time.
+type given struct {
+	gives int
+	upTo  int64
+}
+
+// givenTo returns what a session was given until now; nil was given nothing.
+func givenTo(t *sessions, s *session) given {
+	if s == nil {
+		return given{}
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return s.gives
+	return given{s.gives, s.gaveUpTo}
 }
