@@ -13,6 +13,19 @@ func actsAs(t *sessions, s *session) *session {
 	return s
 }
 
+// gather makes the sessions behind a shim with open streams join the sibling that has a peer
+// now: the client of a stream may make no further call. The caller holds the lock of the table.
+func gather(t *sessions, shim string) {
+	if !t.join || shim == "" {
+		return
+	}
+	for _, s := range t.byKey {
+		if s.shim == shim && s.listens+s.subs > 0 {
+			t.leader(s)
+		}
+	}
+}
+
 // streams returns the numbers of open streams that report the mail of s: its own, and those of
 // siblings that joined it. The caller holds the lock of the table.
 func (s *session) streams() (listens, subs int) {

@@ -269,6 +269,7 @@ func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
 	if p.ID != "" {
 		t.byID[p.ID] = s
 		s.touched = t.now()
+		gather(t, s.shim)
 	}
 	return true
 }
