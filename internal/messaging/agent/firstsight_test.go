@@ -19,7 +19,7 @@ func TestAnyFirstSightOfAPeerReachesTheStreams(t *testing.T) {
 		"reading the resource": func(c *agentClient) { c.request(t, "resources/read") },
 		"a hook": func(c *agentClient) {
 			on := c.h.s.sessions.of(c.who, c.session, asStream)
-			if _, got, err := c.h.s.hookCounts(context.Background(), on); err != nil || !got.Known {
+			if _, _, got, err := c.h.s.hookCounts(context.Background(), on); err != nil || !got.Known {
 				t.Errorf("a hook: %+v %v", got, err)
 			}
 		},

@@ -11,8 +11,8 @@ import (
 	"github.com/doorward/doorward/internal/trust/principal"
 )
 
-// HookCounts is what `doorward agent hook` may print: numbers, no text. Tell: the newest
-// message is unread and no hook has reported it before.
+// HookCounts is what `doorward agent hook` may print: numbers, no text. Tell: a message is
+// unread that no hook has reported since it arrived, or since it was given and came back.
 type HookCounts struct {
 	Known  bool  `json:"known"` // the caller, or its parent, is a peer
 	Unread int   `json:"unread"`
@@ -36,7 +36,8 @@ func (s *Server) Hook(ctx context.Context, who *principal.Principal, sessionDige
 	}
 	a := &act{s: s, pass: pass}
 	on := s.sessions.hook(who, sessionDigest, processes)
-	p, out, err := s.hookCounts(ctx, on)
+	at := givenTo(s.sessions, on)
+	p, oldest, out, err := s.hookCounts(ctx, on)
 	if err != nil {
 		return HookCounts{}, a.fail(err)
 	}
@@ -44,22 +45,23 @@ func (s *Server) Hook(ctx context.Context, who *principal.Principal, sessionDige
 		return HookCounts{}, err
 	}
 	if on != nil && ctx.Err() == nil { // else its client has left, and the next hook tells
-		out.Tell = s.sessions.hookTells(on, out.Newest)
+		out.Tell = s.sessions.hookTells(on, p.ID, oldest, out.Newest, at)
 	}
 	return out, nil
 }
 
-// hookCounts returns the counts of a session's mailbox; zero without a peer.
-func (s *Server) hookCounts(ctx context.Context, on *session) (p mail.Peer, out HookCounts, err error) {
+// hookCounts returns the counts of a session's mailbox, and the number of the oldest of the
+// newest unread messages; zero without a peer.
+func (s *Server) hookCounts(ctx context.Context, on *session) (p mail.Peer, oldest int64, out HookCounts, err error) {
 	if on == nil {
-		return p, out, nil
+		return p, 0, out, nil
 	}
 	p, n, waiting, err := s.o.Book.Look(ctx, s.sessions.ownerOf(on))
 	switch {
 	case noPeer(err):
-		return mail.Peer{}, out, nil
+		return mail.Peer{}, 0, out, nil
 	case err != nil:
-		return p, out, err
+		return p, 0, out, err
 	}
 	s.bind(on, p)
 	out = HookCounts{Known: true, Unread: len(waiting)}
@@ -67,7 +69,10 @@ func (s *Server) hookCounts(ctx context.Context, on *session) (p mail.Peer, out 
 	if out.Unread == pointersMost { // the book returns at most this many, so there may be more
 		out.Unread = max(out.Unread, n.Pending)
 	}
-	return p, out, nil
+	if len(waiting) > 0 {
+		oldest = waiting[len(waiting)-1].Seq // the newest one is the first
+	}
+	return p, oldest, out, nil
 }
 
 // pointersMost is the number of unread messages that mail.Book.Look returns at most.
@@ -120,15 +125,20 @@ func bestOf(all map[string]*session, which func(*session) bool) *session {
 	return best
 }
 
-// hookTells notes that hooks wake the session. It reports whether newest has not been
-// told by a hook yet, so true once for each.
-func (t *sessions) hookTells(s *session, newest int64) bool {
+// hookTells notes that hooks wake the session. It reports whether one of the unread messages
+// of its peer, from oldest to newest, has not been told by a hook since it became unread. at is
+// what was given before they were read.
+func (t *sessions) hookTells(s *session, peer string, oldest, newest int64, at given) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.hooked = t.now()
-	if newest <= s.hookTold {
-		return false
+	returned := oldest > 0 && oldest <= at.upTo
+	if s.peer != peer || newest <= s.hookTold && !returned {
+		return false // of another peer: the next hook tells
 	}
-	s.hookTold = newest
+	s.hookTold = max(s.hookTold, newest)
+	if s.gives == at.gives {
+		s.gaveUpTo = 0 // what was given is reported until it is given again
+	}
 	return true
 }

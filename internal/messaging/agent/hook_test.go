@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -143,6 +144,66 @@ func TestAHookWhoseClientLeftIsRepeated(t *testing.T) {
 	if _, err := h.s.Hook(ctx, a.who, a.session, nil); err != nil {
 		t.Fatal(err)
 	}
+	if c, err := h.s.Hook(t.Context(), a.who, a.session, nil); err != nil || !c.Tell {
+		t.Errorf("the next hook: %+v %v", c, err)
+	}
+}
+
+// A message that was given and not confirmed becomes unread again when its lease ends: a hook
+// tells of it again, once.
+func TestAHookReportsMailThatReturnsToTheQueue(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
+	hook := func() HookCounts {
+		c, err := h.s.Hook(t.Context(), a.who, a.session, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	cursor := a.call("register", m{}).want("").str("cursor") // it covers no message
+	for i := range 2 {
+		b.call("send", m{"to": "a", "body": fmt.Sprint(i)}).want("")
+	}
+	for range 2 {
+		if !hook().Tell || hook().Tell {
+			t.Error("a hook does not tell once")
+		}
+		if r := a.call("inbox", m{"after": cursor, "max": 1}).want(""); r.len("messages") != 1 {
+			t.Fatalf("%s", r.raw)
+		}
+		if c := hook(); c.Tell || c.Unread != 1 {
+			t.Errorf("a hook tells again of what was not given: %+v", c)
+		}
+		h.pass(3 * time.Minute)
+		if _, err := h.book.Sweep(t.Context()); err != nil { // the lease ends
+			t.Fatal(err)
+		}
+	}
+}
+
+// A hook that read one mailbox of its session has told nothing of the next one.
+func TestAHookThatReadAnotherMailboxHasNotTold(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
+	for i := range 3 {
+		b.call("send", m{"to": "a", "body": fmt.Sprint(i)}).want("")
+	}
+	before, moved := len(h.lines()), false
+	ctx := leaving{context.Background(), func() bool {
+		if !moved && len(h.lines()) > before { // it has read the mailbox, and its record is written
+			moved = true
+			a.call("unregister", m{}).want("")
+			a.registered("c")
+		}
+		return false
+	}}
+	if c, err := h.s.Hook(ctx, a.who, a.session, nil); err != nil || c.Newest != 3 {
+		t.Fatalf("%+v %v", c, err)
+	}
+	b.call("send", m{"to": "c", "body": "x"}).want("")
 	if c, err := h.s.Hook(t.Context(), a.who, a.session, nil); err != nil || !c.Tell {
 		t.Errorf("the next hook: %+v %v", c, err)
 	}

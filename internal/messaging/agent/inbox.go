@@ -50,13 +50,13 @@ func (c *call) waitForMail(ctx context.Context, r *reading, limit time.Duration)
 	c.takes = r.Thread == ""
 	begin := time.Now()
 	var b *mail.Batch
-	look := func(ctx context.Context) (bool, error) {
+	look := func(ctx context.Context) (string, bool, error) {
 		if b, err = c.takeFrom(ctx, r); err != nil {
-			return false, err
+			return "", false, err
 		}
-		return len(b.Messages) > 0 || len(b.Counts.Notices) > 0, nil
+		return b.Peer.ID, len(b.Messages) > 0 || len(b.Counts.Notices) > 0, nil
 	}
-	return c.await(ctx, limit, []string{mail.TopicMailbox(me.ID)}, look, func(end ending) (*answer, error) {
+	return c.await(ctx, limit, me.ID, nil, look, func(end ending) (*answer, error) {
 		return r.given(c, b, end, time.Since(begin).Milliseconds())
 	})
 }

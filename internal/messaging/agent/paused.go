@@ -5,26 +5,31 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/doorward/doorward/internal/messaging/mail"
 	"github.com/doorward/doorward/internal/upstream"
 )
 
 // progressEvery is how often a waiting call reports progress, if its client asked for it.
 const progressEvery = 15 * time.Second
 
-// await calls look, and again after each signal, until it finds something or the time is
-// over; end then makes the answer. The signals are joined before the first look, so that
-// none is missed. The right to read is checked again before each further look, because
-// policy may have changed. If the first look finds nothing, the error is a *paused.
-func (c *call) await(ctx context.Context, limit time.Duration, topics []string, look func(context.Context) (bool, error), end func(ending) (*answer, error)) (*answer, error) {
+// looking reads the book for a call that waits. It returns the peer that it has read, and
+// whether it has found what the call waits for.
+type looking func(ctx context.Context) (peer string, found bool, err error)
+
+// await calls look, and again after each signal of the mailbox of peer and of topics, until it
+// finds something or the time is over; end then makes the answer. The signals are joined before
+// the first look, so that none is missed. The right to read is checked again before each further
+// look, because policy may have changed. If the first look finds nothing, the error is a *paused.
+func (c *call) await(ctx context.Context, limit time.Duration, peer string, topics []string, look looking, end func(ending) (*answer, error)) (*answer, error) {
 	leave, ok := c.s.sessions.wait(c.session, c.takes)
 	if !ok {
 		return nil, &problem{code: RateLimited, text: fmt.Sprintf("%d calls of this session wait already, or %d of this principal", maxWaiting, maxWaitingOfAll)}
 	}
-	p := &paused{c: c, look: look, end: end, begin: time.Now(), timer: time.After(limit), leave: leave}
-	p.wake, p.part = c.s.signals.join(topics...)
+	p := &paused{c: c, look: look, end: end, topics: topics, begin: time.Now(), timer: time.After(limit), leave: leave}
+	p.join(peer)
 	waits := false
 	defer p.release(&waits)
-	if found, err := look(ctx); err != nil || found {
+	if found, err := p.search(ctx); err != nil || found {
 		return p.over(endFound, err)
 	}
 	c.pass.Waits()
@@ -38,9 +43,11 @@ func (c *call) await(ctx context.Context, limit time.Duration, topics []string, 
 
 // paused is a call that waits. It is the error of its verb until it is over.
 type paused struct {
-	c    *call
-	look func(context.Context) (bool, error)
-	end  func(ending) (*answer, error)
+	c      *call
+	look   looking
+	end    func(ending) (*answer, error)
+	peer   string   // whose mailbox it waits for
+	topics []string // what else it waits for
 
 	begin       time.Time
 	wake        <-chan struct{}
@@ -108,7 +115,26 @@ func (p *paused) lookAgain(ctx context.Context) (bool, error) {
 	if d := p.c.ask(p.c.verb.action, nil); !d.Allow {
 		return false, denied(d.Rule)
 	}
-	return p.look(ctx)
+	return p.search(ctx)
+}
+
+// search looks. A session that has lost its peer may have another one when the call looks: the
+// call then waits for the mailbox of that one, and looks again.
+func (p *paused) search(ctx context.Context) (bool, error) {
+	for {
+		peer, found, err := p.look(ctx)
+		if err != nil || found || peer == p.peer {
+			return found, err
+		}
+		p.part()
+		p.join(peer)
+	}
+}
+
+// join joins the signals of a peer's mailbox and of the other topics.
+func (p *paused) join(peer string) {
+	p.peer = peer
+	p.wake, p.part = p.c.s.signals.join(append([]string{mail.TopicMailbox(peer)}, p.topics...)...)
 }
 
 // release gives back the place and the signals of the call unless it goes on waiting, also after

@@ -60,7 +60,7 @@ func (c *call) take(ctx context.Context, f mail.Fetch) (*mail.Batch, error) {
 	c.recorded = c.recorded || noted
 	c.as(b.Peer)
 	if len(b.Messages) > 0 && !f.Peek {
-		gave(c.s.sessions, c.session)
+		gave(c.s.sessions, c.session, b.Peer.ID, b.Messages[len(b.Messages)-1].Seq)
 	}
 	for i := range b.Messages {
 		c.s.dueBy(b.Messages[i].LeaseExpiresAt)

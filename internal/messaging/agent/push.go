@@ -237,7 +237,7 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 	if !p.may() {
 		return 0 // PolicyChanged is a signal
 	}
-	gives := givesTo(p.s.sessions, p.on) // what is given after the look counts at the next one
+	gives := givenTo(p.s.sessions, p.on).gives // what is given after the look counts at the next one
 	me, n, waiting, err := p.s.o.Book.Look(ctx, p.s.sessions.ownerOf(p.on))
 	switch {
 	case noPeer(err):

@@ -116,14 +116,7 @@ func TestACallThatWaitsForSomethingElseOwnsNoMail(t *testing.T) {
 func TestAStreamFollowsItsSessionToASibling(t *testing.T) {
 	t.Parallel()
 	h := build(t, plan{join: true})
-	parent := principal.Fact{Name: factParent, Value: "boot/agent@1", Grade: principal.Observed}
-	shim := func(name string) *agentClient {
-		who, w := process(name, parent)
-		c := h.open(who, "digest-"+name, false)
-		c.witness, c.namespace = w, "demo"
-		return c
-	}
-	one, two := shim("one").registered("agent"), shim("two").watching(t)
+	one, two := h.shim("one").registered("agent"), h.shim("two").watching(t)
 	two.call("read", m{}).want("")
 	b := h.legacy("b")
 	b.namespace = "demo"
@@ -135,4 +128,29 @@ func TestAStreamFollowsItsSessionToASibling(t *testing.T) {
 		next1(t, two.events)
 		one.conn.Close()
 	}
+}
+
+// shim opens a legacy session behind a shim of one agent.
+func (h *house) shim(name string) *agentClient {
+	who, w := process(name, principal.Fact{Name: factParent, Value: "boot/agent@1", Grade: principal.Observed})
+	c := h.open(who, "digest-"+name, false)
+	c.witness, c.namespace = w, "demo"
+	return c
+}
+
+// The stream of a shim that makes no further call reports the mail of a sibling that gets a name
+// later.
+func TestAStreamFollowsASiblingThatRegistersLater(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{join: true})
+	two := h.shim("two").watching(t)
+	two.call("read", m{}).want("NOT_REGISTERED")
+	h.shim("one").registered("agent")
+	b := h.legacy("b")
+	b.namespace = "demo"
+	b.registered("b")
+	if r := b.call("send", m{"to": "agent", "body": "x"}).want(""); r.str("deliveries.0.wake") != "subscribe" {
+		t.Errorf("%s", r.raw)
+	}
+	next1(t, two.events)
 }

@@ -78,6 +78,7 @@ func (s *Server) sweep(ctx context.Context) {
 	switch {
 	case err != nil && ctx.Err() == nil:
 		s.log.Warn("the mailboxes were not swept", "err", err)
+		s.sweepAt.by(now.Add(s.minGap)) // what is due wakes agents
 	case err == nil && next > 0:
 		s.sweepAt.by(time.UnixMilli(next))
 	case err == nil: // more is due: continue after the other work of a round

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -54,5 +55,26 @@ func TestABacklogIsSweptWithoutAPause(t *testing.T) {
 			t.Fatal(err)
 		}
 		return left == 0
+	})
+}
+
+// A sweep that fails is repeated soon: leases and holds that end wake agents.
+func TestAFailedSweepIsRepeatedSoon(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	h.s.minGap = 20 * time.Millisecond
+	rename := func(from, to string) {
+		if err := h.db.Write(t.Context(), func(tx *store.Tx) error { _, err := tx.Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename("deliveries", "elsewhere")
+	h.s.sweepAt.by(time.Now())
+	await(t, "a second sweep fails", func() bool { return strings.Count(h.logs.String(), "the mailboxes were not swept") > 1 })
+	rename("elsewhere", "deliveries")
+	await(t, "a sweep succeeds", func() bool {
+		h.s.sweepAt.mu.Lock()
+		defer h.s.sweepAt.mu.Unlock()
+		return time.Until(h.s.sweepAt.at) > sweepEvery/2
 	})
 }

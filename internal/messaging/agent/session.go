@@ -79,7 +79,8 @@ type session struct {
 	hooked   int64 // the last time that a hook asked for it; 0: none did
 	hookTold int64 // the newest message of its present peer that a hook has reported
 
-	gives int // answers of inbox that gave it messages
+	gives    int   // answers of inbox that gave it messages
+	gaveUpTo int64 // the newest message of its present peer that was given since a hook told; 0: none
 }
 
 // lives reports whether it, or a sibling that joined it, has not ended.
@@ -264,10 +265,11 @@ func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
 	if p.ID == "" {
 		t.former(s)
 	}
-	s.peer, s.hookTold = p.ID, 0 // another mailbox has numbers of its own
+	s.peer, s.hookTold, s.gaveUpTo = p.ID, 0, 0 // another mailbox has numbers of its own
 	if p.ID != "" {
 		t.byID[p.ID] = s
 		s.touched = t.now()
+		gather(t, s.shim)
 	}
 	return true
 }

@@ -71,7 +71,7 @@ func wait(ctx context.Context, c *call) (*answer, error) {
 		return nil, err
 	}
 	w := &waiting{c: c, me: me, mail: c.args.bool("mail", true), message: c.args.str("message_id", ""), spawn: c.args.str("spawn_id", "")}
-	topics := []string{mail.TopicMailbox(me.ID)}
+	var topics []string
 	if w.message != "" {
 		topics = append(topics, mail.TopicMessage(w.message))
 	}
@@ -81,7 +81,7 @@ func wait(ctx context.Context, c *call) (*answer, error) {
 	c.takes = w.mail
 	limit, lowered := c.s.settings.capped(c.args.int("wait_ms", 25000))
 	begin := time.Now()
-	return c.await(ctx, limit, topics, w.look, func(end ending) (*answer, error) {
+	return c.await(ctx, limit, me.ID, topics, w.look, func(end ending) (*answer, error) {
 		w.out.WaitedMS, w.out.Capped = time.Since(begin).Milliseconds(), lowered
 		return w.end(end)
 	})
@@ -104,13 +104,12 @@ func (w *waiting) end(end ending) (*answer, error) {
 	return w.answer(), nil
 }
 
-// look reads what the answer reports, and returns whether there is news that the call
-// waits for.
-func (w *waiting) look(ctx context.Context) (bool, error) {
+// look reads what the answer reports. It finds news that the call waits for.
+func (w *waiting) look(ctx context.Context) (peer string, found bool, err error) {
 	book := w.c.s.o.Book
 	me, n, waiting, err := book.Look(ctx, w.c.owner)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	w.me, w.counts = me, n
 	reason := ""
@@ -123,7 +122,7 @@ func (w *waiting) look(ctx context.Context) (bool, error) {
 	if w.spawn != "" {
 		s, err := book.SpawnOf(ctx, w.c.owner, w.spawn)
 		if err != nil {
-			return false, err
+			return "", false, err
 		}
 		if w.out.SpawnState = s.State; s.State != mail.Starting && s.State != mail.Running {
 			reason = "spawn"
@@ -132,7 +131,7 @@ func (w *waiting) look(ctx context.Context) (bool, error) {
 	if w.message != "" {
 		ds, err := book.Status(ctx, w.c.owner, w.message)
 		if err != nil {
-			return false, err
+			return "", false, err
 		}
 		settled := false
 		if w.out.MessageState, settled = stateOf(ds); settled {
@@ -140,7 +139,7 @@ func (w *waiting) look(ctx context.Context) (bool, error) {
 		}
 	}
 	w.out.Reason = reason
-	return reason != "", nil
+	return me.ID, reason != "", nil
 }
 
 // stateOf returns the state of a message to several recipients: the first that is open,

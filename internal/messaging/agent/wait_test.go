@@ -245,3 +245,34 @@ func TestANoticeEndsAWait(t *testing.T) {
 		t.Errorf("the notice came again: %s", in.raw)
 	}
 }
+
+// A call that waits follows its session to another mailbox, also if its signal comes when the
+// session has lost one and has the next one.
+func TestAWaitFollowsItsSessionToTheNextMailbox(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"inbox", "wait"} {
+		t.Run(tool, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, plan{})
+			a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
+			first := peerID(a)
+			done := make(chan *reply, 1)
+			go func() { done <- a.call(tool, m{"wait_ms": 50000}) }()
+			await(t, "the wait", func() bool { return h.s.sessions.waiting() == 1 })
+			time.Sleep(20 * time.Millisecond) // the call's first look is not observable
+			h.s.unlisten()                    // the signals come late
+			a.call("unregister", m{}).want("")
+			second := peerID(a.registered("c"))
+			h.s.signals.signal(mail.TopicMailbox(first))
+			await(t, "the call waits for the next mailbox", func() bool { return h.s.signals.joined(mail.TopicMailbox(second)) })
+			b.call("send", m{"to": "c", "body": "x"}).want("")
+			h.s.signals.signal(mail.TopicMailbox(second))
+			select {
+			case r := <-done:
+				r.want("")
+			case <-time.After(20 * time.Second):
+				t.Fatal("the call sleeps although there is mail")
+			}
+		})
+	}
+}
