@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/attest"
@@ -41,6 +42,9 @@ func (c *Client) proven(ctx context.Context, conn net.Conn, who *attest.Credenti
 	defer stop()
 	conn.SetDeadline(time.Now().Add(proofTime))
 	proof, nonce, err := askProof(conn)
+	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("the daemon does not answer within %s: its process may be stopped or overloaded: %w", proofTime, err)
+	}
 	if err != nil {
 		return fmt.Errorf("asking the daemon to prove itself: %w", err)
 	}

@@ -36,6 +36,18 @@ const mostUnseen = 16
 // pathWord is an absolute path in a line of text.
 var pathWord = regexp.MustCompile(`/[^\s'"` + "`" + `:,;()<>\[\]{}|]{1,255}`)
 
+// quotedPath is an absolute path between quotation marks, which may contain spaces.
+var quotedPath = regexp.MustCompile(`'(/[^']{1,255})'|"(/[^"]{1,255})"|` + "`(/[^`]{1,255})`")
+
+// pathsOf returns the absolute paths in a line, those between quotation marks first.
+func pathsOf(line string) []string {
+	var paths []string
+	for _, groups := range quotedPath.FindAllStringSubmatch(line, 8) {
+		paths = append(paths, strings.Join(groups[1:], ""))
+	}
+	return append(paths, pathWord.FindAllString(line, 8)...)
+}
+
 // ordinary is the list of directories that every server sees, from the host or as its own.
 var ordinary = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/proc", "/sys", "/dev", "/nix", "/gnu"}
 
@@ -55,7 +67,7 @@ func (u *unseen) note(server, line string) {
 		u.lookups.Do(server, pathPatience, func() { u.noteTokens(server) })
 	}
 	var paths []string
-	for _, path := range pathWord.FindAllString(line, 8) {
+	for _, path := range pathsOf(line) {
 		path = filepath.Clean(path)
 		if !within(ordinary, path) && !slices.Contains(roots, path) {
 			paths = append(paths, path)
@@ -65,12 +77,19 @@ func (u *unseen) note(server, line string) {
 		return
 	}
 	u.lookups.Do(server, pathPatience, func() {
+		var there []string
 		for _, path := range paths {
-			if _, err := os.Lstat(path); err == nil {
+			if _, err := os.Lstat(path); err == nil && !beginsOne(there, path) {
+				there = append(there, path)
 				u.add(server, path)
 			}
 		}
 	})
+}
+
+// beginsOne reports whether a path is the part of one of paths before a space in it.
+func beginsOne(paths []string, path string) bool {
+	return slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(p, path+" ") })
 }
 
 // noteTokens collects the user's settings of npm if they have credentials, which a server sees

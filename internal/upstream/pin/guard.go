@@ -49,11 +49,14 @@ func (g *Guard) Epoch() uint64 { return g.record.epoch.Load() }
 
 // Held is the error for an item that is withheld.
 type Held struct {
-	Item   string
+	Item   string // empty where the caller of the guard names it
 	Reason Reason
 }
 
 func (h *Held) Error() string {
+	if h.Item == "" {
+		return fmt.Sprintf("%s (%s)", ErrWithheld, h.Reason)
+	}
 	return fmt.Sprintf("%s: %s (%s)", h.Item, ErrWithheld, h.Reason)
 }
 
