@@ -38,7 +38,8 @@ type backend struct {
 	asking  askers
 	tasks   taskOwners
 	unasked content.Tally
-	// greeted is the connection opened last; it shows what the server declares.
+	// greeted is the connection opened last, maybe to the server that this one replaces; it shows
+	// what the server declares.
 	greeted atomic.Pointer[liveConn]
 	owed    listing.Owed
 	trouble atomic.Pointer[trouble]

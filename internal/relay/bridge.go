@@ -35,6 +35,11 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t *
 		settle, done, err = l.subscribe(ctx, x, c, t.Name())
 		return reply, settle, done, err
 	case "resources/unsubscribe":
+		settle = func(bool) { // the end may have crossed another beginning
+			if l.hub.wanted(t.Name(), nil) {
+				go subscribeTo(l.ctx, &l.hub, c, []string{t.Name()})
+			}
+		}
 		return reply, settle, l.unsubscribe(x, c, t.Name()), nil
 	}
 	return reply, settle, false, nil

@@ -212,6 +212,7 @@ func (k *calls) ask(ctx context.Context, x *front.Exchange, l *link, c *liveConn
 	}
 	if l.shared() && question.MayAsk(t.Method()) {
 		call := &running{asked: t.Method() + " " + t.Name(), x: x}
+		req.Asks = true
 		c.begins(call)
 		defer c.ends(call)
 	}

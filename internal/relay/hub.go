@@ -55,12 +55,15 @@ type hub struct {
 	now      *listening // in force or being opened; nil: none
 	last     *listening // begun last, whether it has ended or not
 	guarded  *standby   // for the connection of legacy sessions that listen or have listened; nil: none
+	met      *liveConn  // the connection opened last, while the link has had a watcher since; nil: none
+	joined   uint64     // how many watchers there have been
 }
 
 func (h *hub) watch(w *watcher) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watchers = append(h.watchers, w)
+	h.joined++
 	return func() { h.unwatch(w) }
 }
 
@@ -68,6 +71,9 @@ func (h *hub) unwatch(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watchers = slices.DeleteFunc(h.watchers, func(o *watcher) bool { return o == w })
+	if len(h.watchers) == 0 {
+		h.met = nil
+	}
 	if h.listeners() {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +31,13 @@ type latecomer struct {
 	// lists has the list methods that the server failed to answer. Each channel has capacity 1,
 	// and ends the pause of its goroutine.
 	lists map[string]chan struct{}
-	told  map[string][32]byte // by method, the digest of the answer of which clients were told last
+	told  map[string]news // by method, of what clients were told last
+}
+
+// news is the digest of an answer, and how many clients there have been.
+type news struct {
+	sum    [32]byte
+	joined uint64
 }
 
 // mostOwed bounds the lists that a latecomer waits for: clients choose the names of those that
@@ -75,12 +82,9 @@ func (l *latecomer) patience(method string, hasty bool) time.Duration {
 // because clients that list again need the answer. Each list is asked for by itself: some
 // servers never answer a method that they do not know.
 func (l *latecomer) run(method string, wake <-chan struct{}) {
-	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+	for pause := firstRetry; !l.over(method); pause = min(2*pause, lastRetry) {
 		if sum, ok := l.asks(method); ok {
 			l.settle(method, sum)
-			return
-		}
-		if l.over(method) {
 			return
 		}
 		select {
@@ -92,10 +96,13 @@ func (l *latecomer) run(method string, wake <-chan struct{}) {
 	}
 }
 
-// asks sends the list request, and reports whether the server answered it, and the digest of
-// its answer. Definitions that it lists for the first time are approved as in a list that a
+// asks sends the list request, if policy lets a client see the server, and reports whether the
+// server answered it, and the digest of its answer. Definitions that it lists for the first time are approved as in a list that a
 // client asked for.
 func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
+	if !l.seen() {
+		return sum, false
+	}
 	ctx, cancel := context.WithTimeout(l.ctx, dialTime)
 	defer cancel()
 	c, err := l.get(ctx)
@@ -111,19 +118,31 @@ func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
 	return sha256.Sum256(reply.Result), err == nil
 }
 
+// seen reports whether policy lets a client that can be told see the server.
+func (l *latecomer) seen() bool {
+	l.hub.mu.Lock()
+	all := slices.Clone(l.hub.watchers)
+	l.hub.mu.Unlock()
+	return slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() })
+}
+
 // settle tells the listening clients to list again. They are told once of the same answer,
-// because a server that is slow with every list would otherwise make them list for ever.
+// because a server that is slow with every list would otherwise make them list for ever. A client
+// that has come since has to be told.
 func (l *latecomer) settle(method string, sum [32]byte) {
+	l.hub.mu.Lock()
+	now := news{sum, l.hub.joined}
+	l.hub.mu.Unlock()
 	l.mu.Lock()
 	delete(l.lists, method)
-	told, known := l.told[method]
+	told := l.told[method]
 	if l.told == nil {
-		l.told = make(map[string][32]byte)
+		l.told = make(map[string]news)
 	}
-	l.told[method] = sum
+	l.told[method] = now
 	l.mu.Unlock()
 	l.b.answered(l.log, method)
-	if kind, _ := listing.Of(method); kind.Changed != "" && !(known && told == sum) {
+	if kind, _ := listing.Of(method); kind.Changed != "" && told != now {
 		l.hub.spread(upstream.Event{Method: kind.Changed})
 	}
 }

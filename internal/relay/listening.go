@@ -187,7 +187,9 @@ func (l *listening) follow(acknowledge func([]byte)) {
 	}
 	if l.hub.isFinal(l) {
 		for uri := range f.URIs {
-			l.tell("resources/unsubscribe", uri)
+			if !l.hub.wanted(uri, nil) { // by a client that came meanwhile
+				l.tell("resources/unsubscribe", uri)
+			}
 		}
 	}
 }
@@ -275,21 +277,31 @@ func (h *hub) covering(ctx context.Context, w *watcher) (*listening, *subscribe.
 }
 
 // opened is called for each new connection and for each client that begins to listen. If a
-// client listens, it opens what the server needs for that. A connection that has a successor
-// by now is left alone.
+// client listens, it opens what the server needs for that. Sessions are told to look again if the
+// connection is another than before, also those without a stream: they hear of it when they open
+// one. A connection that has a successor by now is left alone.
 func (h *hub) opened(c *liveConn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	live := h.live.Load()
+	if live := h.live.Load(); live != nil && live != c {
+		return
+	}
+	told := false // of another connection, by what listens to it
 	switch {
-	case live != nil && live != c:
 	case !h.listeners():
 	case h.sessionsAlone(c):
 		c.conn.Listen()
-		h.guard(c)
+		told = h.guard(c)
 	case h.now == nil || h.now.conn != c || h.now.void:
+		told = h.last != nil && !h.last.final
 		h.start(c, 0)
+	default:
+		told = true
 	}
+	if h.met != nil && h.met != c && !told && h.client == front.Legacy && h.b.Builtin == nil {
+		go h.lookAgain()
+	}
+	h.met = c
 }
 
 // start opens the listen that covers all watchers. tries is that of the new listening. The
@@ -340,10 +352,14 @@ func (h *hub) reopen(ended *listening, acknowledged, cause bool) {
 	}
 }
 
-// retry opens the successor of a listen, unless policy denies the server to all that listen. False: it has to be tried
-// again.
+// retry opens the successor of a listen, unless nobody listens or policy denies the server to all that do. False: it has
+// to be tried again.
 func (l *listening) retry(tries int) bool {
-	if l.denied() {
+	all := l.watchers()
+	if len(all) == 0 {
+		return true
+	}
+	if !slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() }) {
 		return false
 	}
 	c, err := l.hub.get(l.hub.ctx)
@@ -356,12 +372,6 @@ func (l *listening) next(acknowledged bool) int {
 		return 0
 	}
 	return l.tries + 1
-}
-
-// denied reports whether clients listen and policy lets none of them see the server.
-func (l *listening) denied() bool {
-	all := l.watchers()
-	return len(all) > 0 && !slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() })
 }
 
 // watchers returns the watchers for which the server has to be listened to.

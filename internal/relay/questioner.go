@@ -265,10 +265,16 @@ func (a *questioner) learnAsker(c *liveConn, x *front.Exchange) {
 }
 
 // askedBeside takes a question outside of calls on a connection that sessions share. It is
-// for the only session with calls in flight, or for the only session of the link.
+// for the only session with calls in flight, or for the only session of the link. With no call in
+// flight it may belong to a call that was abandoned, and is for nobody then.
 func (a *questioner) askedBeside(c *liveConn, e upstream.Event) {
 	var x *front.Exchange
-	for _, call := range c.calling() {
+	calls := c.calling()
+	if len(calls) == 0 && upstream.Abandoned(c.conn) {
+		a.refuseAll(c, e)
+		return
+	}
+	for _, call := range calls {
 		a.known.learn(call.asked)
 		if x != nil && x.Session != call.x.Session {
 			a.refuseAll(c, e)

@@ -145,6 +145,7 @@ func (r *Relay) SetServers(servers []Server) {
 				b = was
 			} else {
 				b.fallen.Store(was.fallen.Load() + replaced)
+				b.greeted.Store(was.greeted.Load())
 			}
 		}
 		t.byName[s.Name] = b
@@ -209,6 +210,7 @@ func (r *Relay) Announce() {
 		}
 	}
 	r.listens.renew()
+	r.sessions.follow()
 }
 
 // Full answers an exchange that the front turned away at a limit.

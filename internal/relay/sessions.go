@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -75,6 +76,31 @@ func (s *sessions) rest(before time.Time) {
 		k.(*binding).rest(before)
 		return true
 	})
+}
+
+// follow links the sessions that listen to the servers that have replaced theirs: a client that
+// only waits for changes would not do so.
+func (s *sessions) follow() {
+	s.bindings.Range(func(k, _ any) bool {
+		if d := k.(*binding); d.session.Listening() && leaveReplaced(d) {
+			go d.subscribeAgain(front.ListeningOf(d.session))
+		}
+		return true
+	})
+}
+
+// leaveReplaced gives up the links of a session to servers that were replaced, and reports whether
+// there were any.
+func leaveReplaced(d *binding) (left bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range slices.Clone(d.links) {
+		if b := d.sessions.table.Load().byName[h.link.b.Name]; b != nil && b != h.link.b {
+			restLink(d, h)
+			left = true
+		}
+	}
+	return left
 }
 
 // subscribeAgain links the session to the servers at whose resources it was subscribed in an

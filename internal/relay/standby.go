@@ -19,11 +19,11 @@ type standby struct {
 }
 
 // guard makes a standby wait for the end of c. On the successor of a connection the clients
-// are told to look again. The caller holds mu.
-func (h *hub) guard(c *liveConn) {
+// are told to look again, and told is true. The caller holds mu.
+func (h *hub) guard(c *liveConn) (told bool) {
 	before := h.guarded
 	if before != nil && before.conn == c || h.b.Builtin != nil {
-		return
+		return false
 	}
 	h.guarded = &standby{hub: h, conn: c, began: time.Now()}
 	if before != nil {
@@ -31,6 +31,7 @@ func (h *hub) guard(c *liveConn) {
 		go h.lookAgain()
 	}
 	upstream.After(c.conn, h.guarded.revive)
+	return before != nil
 }
 
 // await opens a connection for sessions that listen, after an attempt that failed.

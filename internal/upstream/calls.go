@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ type call struct {
 	token  []byte // the client's progress token
 	logs   string // the client that receives log messages with it
 	listen bool   // a subscription: never taken for the one call in flight
+	asks   bool   // Request.Asks
 
 	events []Event // guarded by the table's lock
 	size   int     // of events, in bytes; guarded by the table's lock
@@ -43,7 +45,7 @@ var calls = sync.Pool{New: func() any { return &call{wake: make(chan struct{}, 1
 // bound.
 func takeCall(r *Request, on func(Event), limit, idle time.Duration) *call {
 	c := calls.Get().(*call)
-	c.on, c.token, c.logs, c.listen = on, r.ProgressToken, r.Logs, r.Method == methodListen
+	c.on, c.token, c.logs, c.listen, c.asks = on, r.ProgressToken, r.Logs, r.Method == methodListen, r.Asks
 	if idle > 0 {
 		c.idle = idle
 		if limit > 0 {
@@ -137,9 +139,10 @@ type pending struct {
 	mu      sync.Mutex
 	last    int64 // the id minted last
 	calls   map[int64]*call
-	listens int   // how many of calls are subscriptions
-	end     error // why the connection is over; nil while it is not
-	max     int   // bytes of events that may wait for one call
+	left    map[int64]time.Time // calls that may ask and were given up, until they are answered
+	listens int                 // how many of calls are subscriptions
+	end     error               // why the connection is over; nil while it is not
+	max     int                 // bytes of events that may wait for one call
 }
 
 // add mints an id for c and puts it into the table.
@@ -168,7 +171,41 @@ func (p *pending) take(id int64) (c *call, issued bool) {
 	defer p.mu.Unlock()
 	c = p.calls[id]
 	p.remove(c)
+	delete(p.left, id)
 	return c, id > 0 && id <= p.last
+}
+
+// leftTime is how long a call that was given up counts as running at its server: most servers
+// never answer one.
+const leftTime = time.Minute
+
+// giveUp is take for a call that its caller gives up, while its server may go on with it.
+func (p *pending) giveUp(id int64, now time.Time) (c *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c = p.calls[id]
+	p.remove(c)
+	if c != nil && c.asks {
+		p.forget(now)
+		if p.left == nil {
+			p.left = make(map[int64]time.Time)
+		}
+		p.left[id] = now
+	}
+	return c
+}
+
+// forget drops the calls that were given up long ago. The caller holds mu.
+func (p *pending) forget(now time.Time) {
+	maps.DeleteFunc(p.left, func(_ int64, at time.Time) bool { return now.Sub(at) >= leftTime })
+}
+
+// abandoned reports whether a call that was given up still counts as running.
+func (p *pending) abandoned(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget(now)
+	return len(p.left) > 0
 }
 
 func (p *pending) remove(c *call) {

@@ -150,7 +150,7 @@ func (s *stream) request(ctx context.Context, r *Request, c *call) (begun bool, 
 // abandon ends a call that its caller gives up. If the answer has just come, it returns the
 // answer.
 func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, error) {
-	mine, _ := s.pending.take(c.id)
+	mine := s.pending.giveUp(c.id, time.Now())
 	s.refuseLeft(c)
 	if mine == nil {
 		awaitDone(c)
@@ -161,7 +161,9 @@ func (s *stream) abandon(c *call, r *Request, begun bool, err error) (Reply, err
 	}
 	c.done.Store(true)
 	switch {
-	case !begun, s.lines.withdraw(c.id), r.Method == methodInitialize:
+	case !begun, s.lines.withdraw(c.id):
+		s.pending.take(c.id) // the server does not know of it
+	case r.Method == methodInitialize:
 	case c.listen: // the next listen relies on the server knowing that this one has ended
 		s.sendCancelled(c.id)
 	default:

@@ -177,6 +177,7 @@ type Request struct {
 	// several calls with one key, one receives each message.
 	Logs    string
 	Headers http.Header // modern HTTP only: the Mcp-Param-* to forward; other names are left out
+	Asks    bool        // the server may ask the client during the call, see Abandoned
 }
 
 // Reply is a server's answer: a result, or a JSON-RPC error. Plain is the wire.Message's; a
@@ -268,6 +269,13 @@ func Finished(c Conn) bool {
 	default:
 		return false
 	}
+}
+
+// Abandoned reports whether a call that may ask was given up in the last leftTime, and the
+// program behind c has not answered it since. It is false for a connection over HTTP.
+func Abandoned(c Conn) bool {
+	s, ok := c.(*stdioConn)
+	return ok && s.pending.abandoned(time.Now())
 }
 
 // userAgent returns "name/version" of the client info, as far as it has them.

@@ -303,6 +303,7 @@ func (k killing) run(t *testing.T) {
 	if at.question != map[int]string{1: "[recorder] first?", 2: "[recorder] second?"}[k.round] {
 		t.Fatalf("before the kill: %+v", at)
 	}
+	var other *answerer
 	switch k.victim {
 	case "server":
 		killServers(t, d)
@@ -313,6 +314,7 @@ func (k killing) run(t *testing.T) {
 		}
 		k.afterServer(a)
 	case "client":
+		other = newAnswerer(t, d, k.transport, k.modern)
 		a.kill()
 		if k.unheard() > 0 {
 			asksOn(t, d, a.seen)
@@ -322,7 +324,9 @@ func (k killing) run(t *testing.T) {
 		d = doortest.Start(t, yaml, doortest.Options{Dir: d.Dir})
 		k.afterDaemon(a)
 	}
-	other := newAnswerer(t, d, k.transport, k.modern)
+	if other == nil {
+		other = newAnswerer(t, d, k.transport, k.modern)
+	}
 	whole(t, other)
 	k.recorded(t, d, a.seen+other.seen, a.given+other.given)
 }
@@ -384,7 +388,8 @@ func (k killing) unheard() int {
 }
 
 // asksOn waits until the call of a killed client has asked its next question, for some seconds
-// at most: the client that comes next shares the server, and would get it.
+// at most. Another client shares the server: it must not get that question, and would as soon as
+// a call of its own is in flight.
 func asksOn(t *testing.T, d *doortest.Daemon, seen int) {
 	t.Helper()
 	for limit := time.Now().Add(5*time.Second + overload.Late()); time.Now().Before(limit); time.Sleep(50 * time.Millisecond) {

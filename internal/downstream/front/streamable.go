@@ -303,7 +303,14 @@ func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after u
 		s.readers.Add(-1)
 		log.detach(gen)
 	})
-	f.d.o.Handler.Notification(s.ctx, &Exchange{Who: s.Who, Server: s.Server, Era: Legacy, Version: s.version.name(), Session: s, Method: Listening, Gap: gap})
+	x := ListeningOf(s)
+	x.Gap = gap
+	f.d.o.Handler.Notification(s.ctx, x)
+}
+
+// ListeningOf returns the exchange with the method Listening.
+func ListeningOf(s *Session) *Exchange {
+	return &Exchange{Who: s.Owner(), Server: s.Server, Era: Legacy, Version: s.version.name(), Session: s, Method: Listening}
 }
 
 // Listening is the method of the exchange that tells the Handler that a session's standalone
