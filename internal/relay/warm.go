@@ -34,7 +34,7 @@ func Warm(ctx context.Context, r *Relay, faces map[string]Face, done func(server
 	wg.Wait()
 }
 
-// warmed marks the link of a face as the only one that stays open; nil: sessions share no
+// warmed marks the link of a face as the only one that stays open; nil: later clients share no
 // process of this server.
 func warmed(r *Relay, b *backend, f Face, wanted bool) *link {
 	b.mu.Lock()
@@ -42,7 +42,7 @@ func warmed(r *Relay, b *backend, f Face, wanted bool) *link {
 		l.warm.Store(false)
 	}
 	b.mu.Unlock()
-	if !wanted || b.Kind != upstream.KindStdio || b.Builtin != nil || b.Instances == "session" || !f.Modern && b.PerSession {
+	if !wanted || b.Kind != upstream.KindStdio || b.Builtin != nil || b.Instances == "session" || b.PerSession && (!f.Modern || f.bare()) {
 		return nil
 	}
 	who, era := principal.New(f.Who).WithLocal(), front.Legacy
