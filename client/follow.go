@@ -190,7 +190,7 @@ func (l *legacySession) lookAgain(s *shim) {
 		}
 	}
 	for _, uri := range uris {
-		s.write(rawjson.AppendNotification(nil, protocol.ResourceUpdated, rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: []byte(uri)})))
+		tellUpdated(s, uri)
 	}
 }
 

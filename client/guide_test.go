@@ -60,6 +60,8 @@ type keeper struct {
 	refuse func(w http.ResponseWriter, id wire.ID) // answers initialize; nil: it is not refused
 	greets []time.Time                             // when initialize came
 	over   chan struct{}                           // closed when standalone streams end
+	shut   string                                  // a method that is answered with an error
+	news   chan string                             // methods of notifications on a standalone stream
 }
 
 func newKeeper(t *testing.T) *keeper {
@@ -69,7 +71,7 @@ func newKeeper(t *testing.T) *keeper {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	k := &keeper{t: t, socket: filepath.Join(dir, "s"), good: map[string]bool{}, life: time.Hour, over: make(chan struct{})}
+	k := &keeper{t: t, socket: filepath.Join(dir, "s"), good: map[string]bool{}, life: time.Hour, over: make(chan struct{}), news: make(chan string)}
 	k.serve()
 	return k
 }
@@ -186,6 +188,7 @@ func (k *keeper) mcp(w http.ResponseWriter, r *http.Request) {
 	k.seen = append(k.seen, strings.TrimSpace(r.Method+" "+m.Method+" "+token))
 	bad, deny := token != "" && !k.good[token], k.deny
 	unknown, refuse := k.forgot && r.Header.Get("Mcp-Session-Id") == firstID, k.refuse
+	shut := m.Method != "" && m.Method == k.shut
 	if m.Method == "initialize" {
 		k.greets = append(k.greets, time.Now())
 	}
@@ -201,15 +204,24 @@ func (k *keeper) mcp(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 	case refuse != nil && m.Method == "initialize":
 		refuse(w, m.ID)
+	case shut:
+		refusesWith(http.StatusOK, -32602, "Resource not found")(w, m.ID)
 	case m.Method == "subscriptions/listen":
 		k.listen(w, r, &m)
 	case r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
-		select {
-		case <-r.Context().Done():
-		case <-k.over:
+		for over := false; !over; {
+			select {
+			case <-r.Context().Done():
+				over = true
+			case <-k.over:
+				over = true
+			case method := <-k.news:
+				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":%q}\n\n", method)
+				w.(http.Flusher).Flush()
+			}
 		}
 	case r.Method == http.MethodDelete || m.Kind != wire.Request:
 		w.WriteHeader(http.StatusAccepted)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +34,8 @@ type legacySession struct {
 	hush    context.CancelFunc // ends the standalone stream
 	calls   map[string]*flight // requests in flight by raw id
 
-	asked     atomic.Int64 // number of requests of the shim itself
+	owes      atomic.Pointer[owed] // of the session, if it replaced another
+	asked     atomic.Int64         // number of requests of the shim itself
 	following sync.Once
 }
 
@@ -110,7 +110,6 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 	defer l.opening.Unlock()
 	l.mu.Lock()
 	line, ready, now, level := l.init, l.ready, l.id, l.level
-	subs := slices.Collect(maps.Values(l.uris))
 	l.mu.Unlock()
 	if now != forgotten {
 		return nil
@@ -126,12 +125,38 @@ func (l *legacySession) reopen(s *shim, forgotten string) error {
 		return nil
 	}
 	s.o.Log.Debug("session opened again after the daemon was restarted")
+	lines := [][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}
 	if level != nil {
-		subs = append(subs, level)
+		lines = append(lines, level)
 	}
-	s.repeat(append([][]byte{[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)}, subs...), l.post)
+	s.repeat(lines, l.post)
+	o := l.lacks(s)
+	o.subscribe(func(string) {})
 	l.begin(s, true)
+	go o.later()
 	return nil
+}
+
+// lacks returns the subscriptions of the client as those that the session opened last lacks.
+func (l *legacySession) lacks(s *shim) *owed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	session := l.id
+	o := &owed{s: s, uris: maps.Clone(l.uris), changed: make(chan struct{}, 1), over: make(chan struct{})}
+	o.post = func(s *shim, line []byte) (*response, error) {
+		h, id := l.headers()
+		r, err := s.c.post(s.ctx, s.path, &wire.Message{}, line, h)
+		return &response{r, id}, err
+	}
+	o.wants = func(uri string) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.id == session && l.uris[uri] != nil
+	}
+	if before := l.owes.Swap(o); before != nil {
+		close(before.over)
+	}
+	return o
 }
 
 // post sends one message that has no JSON-RPC answer, or whose answer is ignored.
@@ -330,7 +355,11 @@ func (l *legacySession) listen(s *shim, ctx context.Context) {
 				if e.HasID {
 					last = e.ID
 				}
-				return eachMessage(e.Data, func(got *wire.Message, raw []byte) bool { s.deliver(got, raw); return true })
+				return eachMessage(e.Data, func(got *wire.Message, raw []byte) bool {
+					l.owes.Load().notice(got)
+					s.deliver(got, raw)
+					return true
+				})
 			})
 			resp.Body.Close()
 		}
