@@ -90,6 +90,29 @@ func TestASubscriptionThatCrossesAnEndStays(t *testing.T) {
 	eventually(t, "the server is told again", func() bool { return len(s.got("resources/subscribe")) == 3 })
 }
 
+// A subscription that is made again for a session that comes back is not lost either.
+func TestASubscriptionThatIsMadeAgainWhileOneEndsStays(t *testing.T) {
+	t.Parallel()
+	s := stdio(t, "s", "legacy")
+	s.serve = func(q *query) {
+		if q.Method == "resources/unsubscribe" {
+			q.arrive()
+		}
+		q.result(`{}`)
+	}
+	h := build(t, []Server{s.server()})
+	bob := h.legacy("/mcp/s", "uid:1000", `{}`)
+	bob.call("resources/subscribe", `{"uri":"file:///a"}`)
+	h.pause(bob)
+	ann := h.legacy("/mcp/s", "uid:1000", `{}`)
+	go ann.call("resources/unsubscribe", `{"uri":"file:///a"}`)
+	s.last("resources/unsubscribe")
+	bob.listen()
+	eventually(t, "it is made again", func() bool { return len(s.got("resources/subscribe")) == 2 })
+	s.proceed <- struct{}{}
+	eventually(t, "the server is told again", func() bool { return len(s.got("resources/subscribe")) == 3 })
+}
+
 // The end of a client's subscriptions at a slow legacy server spares those that another client has
 // begun meanwhile.
 func TestTheEndOfAListenSparesTheNext(t *testing.T) {
