@@ -13,7 +13,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race -gcflags=$(UNWAT
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build supervisor run check test lint unit unit-packages unit-program unit-as-user powerloss chaos interop conformance bench waits fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test machine
+.PHONY: build supervisor run check test lint unit unit-packages unit-program unit-as-user powerloss chaos changes interop conformance bench waits fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test machine
 
 # A supervisor is a small program of its own, which lies in doorward where the tag
 # supervisor is set. Elsewhere doorward is its own supervisor.
@@ -80,6 +80,7 @@ lint:
 	$(GO) vet -tags interop,waits ./test/...
 	$(GO) vet -tags packages ./test/packages
 	$(GO) vet -tags chaos ./test/chaos
+	$(GO) vet -tags changes ./cmd/doorward
 	GOOS=darwin $(GO) vet ./cmd/... ./client/... ./internal/...
 	GOOS=windows $(GO) build -o /dev/null ./cmd/doorward
 	$(GO) tool -modfile=tools/staticcheck/go.mod staticcheck ./...
@@ -145,6 +146,12 @@ powerloss: build
 CHAOS ?= long
 chaos: build postgres
 	CHAOS=$(CHAOS) DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags chaos -count=1 -v -timeout 30m ./test/chaos/...
+
+# changes checks for a time, with acts at random, that each change of a server reaches each
+# client. -changes.seed repeats a run.
+CHANGES ?= -changes.for 5m
+changes: build
+	$(COUNT) $(NOVET) -tags changes -count=1 -timeout 60m -run TestEachChangeReachesEachClient ./cmd/doorward $(CHANGES)
 
 # interop waits for its clients two thirds of the time, so three tests run at once.
 interop: build clients servers

@@ -21,6 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// fakeRuns are the modes of fakemcp that take over the process.
+var fakeRuns = map[string]func([]string) error{"proxy": runProxy, "store": runStore, "wire": runWire}
+
 // fakeMCP is the stdio server behind the scripts' daemons:
 //
 //	fakemcp legacy|modern [MARK…]   well-behaved until one of its tools is called
@@ -37,6 +40,7 @@ import (
 //	fakemcp proxy NAME NETWORK ADDR no server: see proxy_linux_test.go
 //	fakemcp store ADDR FILE         no server: see fakestore_linux_test.go
 //	fakemcp wire ADDR               the server is at the other end; see waitserver_linux_test.go
+//	fakemcp changing ADDR MARK      the same, and it ends with the other end (build tag changes)
 //
 // It keeps the bytes of ids, params and arguments as they came, so that a
 // script sees what a server sees. MARK holds $WORK, by which `children` knows
@@ -59,9 +63,8 @@ func fakeMCP() {
 			os.Exit(1)
 		}
 		return
-	case "proxy", "store", "wire":
-		run := map[string]func([]string) error{"proxy": runProxy, "store": runStore, "wire": runWire}[mode]
-		if err := run(os.Args[2:]); err != nil {
+	case "proxy", "store", "wire", "changing":
+		if err := fakeRuns[mode](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
