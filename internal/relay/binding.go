@@ -200,12 +200,17 @@ func lookAgain(d *binding) {
 // promised reports whether the server of the session's route declares that this list may
 // change, or declared it before it was replaced.
 func (d *binding) promised(method string) bool {
-	b := d.sessions.table.Load().byName[d.session.Server]
-	if b == nil {
-		return false
+	servers := []*backend{d.sessions.table.Load().byName[d.session.Server]}
+	for _, h := range d.all() {
+		servers = append(servers, h.link.b)
 	}
-	c := b.greeted.Load()
-	return c != nil && rawjson.IsTrue(rawjson.GetPath(c.hello, "capabilities", subscribe.ListCapability[method], "listChanged"))
+	return slices.ContainsFunc(servers, func(b *backend) bool {
+		if b == nil {
+			return false
+		}
+		c := b.greeted.Load()
+		return c != nil && rawjson.IsTrue(rawjson.GetPath(c.hello, "capabilities", subscribe.ListCapability[method], "listChanged"))
+	})
 }
 
 // doubt tells the client that resources which it is subscribed to may have changed.

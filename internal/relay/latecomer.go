@@ -97,8 +97,8 @@ func (l *latecomer) run(method string, wake <-chan struct{}) {
 }
 
 // asks sends the list request, if policy lets a client see the server, and reports whether the
-// server answered it, and the digest of its answer. Definitions that it lists for the first time are approved as in a list that a
-// client asked for.
+// server answered it, and the digest of its answer. Definitions that it lists for the first time
+// are approved as in a list that a client asked for.
 func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
 	if !l.seen() {
 		return sum, false

@@ -293,7 +293,7 @@ func (h *hub) opened(c *liveConn) {
 		c.conn.Listen()
 		told = h.guard(c)
 	case h.now == nil || h.now.conn != c || h.now.void:
-		told = h.last != nil && !h.last.final
+		told = h.last != nil && !h.last.final && !h.last.void
 		h.start(c, 0)
 	default:
 		told = true
@@ -301,7 +301,9 @@ func (h *hub) opened(c *liveConn) {
 	if h.met != nil && h.met != c && !told && h.client == front.Legacy && h.b.Builtin == nil {
 		go h.lookAgain()
 	}
-	h.met = c
+	if len(h.watchers) > 0 {
+		h.met = c
+	}
 }
 
 // start opens the listen that covers all watchers. tries is that of the new listening. The
@@ -352,8 +354,8 @@ func (h *hub) reopen(ended *listening, acknowledged, cause bool) {
 	}
 }
 
-// retry opens the successor of a listen, unless nobody listens or policy denies the server to all that do. False: it has
-// to be tried again.
+// retry opens the successor of a listen, unless no client listens or policy denies the server
+// to all that do. False: it has to be tried again.
 func (l *listening) retry(tries int) bool {
 	all := l.watchers()
 	if len(all) == 0 {

@@ -226,10 +226,16 @@ func (d *binding) rest(before time.Time) {
 
 // restLink closes one link of a session that pauses. The caller holds mu.
 func restLink(d *binding, h *held) {
+	awaits(d, h.link.b.Name)
+	d.stale = true // the client does not hear what changes until it comes back
+	d.giveUp(h)
+}
+
+// awaits notes that the session goes on to use a server when its client listens again. The
+// caller holds mu.
+func awaits(d *binding, server string) {
 	if d.rested == nil {
 		d.rested = make(map[string]bool)
 	}
-	d.rested[h.link.b.Name] = true
-	d.stale = true // the client does not hear what changes until it comes back
-	d.giveUp(h)
+	d.rested[server] = true
 }

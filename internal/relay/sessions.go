@@ -96,7 +96,8 @@ func leaveReplaced(d *binding) (left bool) {
 	defer d.mu.Unlock()
 	for _, h := range slices.Clone(d.links) {
 		if b := d.sessions.table.Load().byName[h.link.b.Name]; b != nil && b != h.link.b {
-			restLink(d, h)
+			awaits(d, h.link.b.Name)
+			d.giveUp(h)
 			left = true
 		}
 	}
