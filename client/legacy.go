@@ -216,7 +216,6 @@ func (l *legacySession) request(s *shim, ctx context.Context, m *wire.Message, l
 			}
 			continue
 		}
-		l.registered(s, m, resp.session)
 		l.relay(s, ctx, m, resp)
 		s.channel.left(m)
 		return
@@ -241,8 +240,8 @@ func (l *legacySession) remember(m *wire.Message, line []byte) {
 	}
 }
 
-// registered notes in which session the client has registered a name. The answer may still refuse
-// it: then there is no name to take over.
+// registered notes in which session the client has registered a name, or that it has given the
+// name back.
 func (l *legacySession) registered(s *shim, m *wire.Message, session string) {
 	if m.Method != "tools/call" {
 		return
@@ -253,6 +252,17 @@ func (l *legacySession) registered(s *shim, m *wire.Message, session string) {
 		l.setHolder(session)
 	case tool == s.agentTool("unregister"):
 		l.setHolder("")
+	}
+}
+
+// maybeRegistered is registered for a request whose answer was lost. Where no name was
+// registered, there is none to take over.
+func (l *legacySession) maybeRegistered(s *shim, m *wire.Message, session string) {
+	l.mu.Lock()
+	known := l.holder != ""
+	l.mu.Unlock()
+	if !known {
+		l.registered(s, m, session)
 	}
 }
 
@@ -269,9 +279,12 @@ func (l *legacySession) relay(s *shim, ctx context.Context, m *wire.Message, res
 		resp.Body.Close()
 		return // the request was cancelled and has no response
 	}
-	answered, last := false, ""
+	answered, last, session := false, "", resp.session
 	take := func(got *wire.Message, raw []byte) bool {
 		answered = answered || got.Kind == wire.Response
+		if got.Kind == wire.Response && got.Error == nil && !rawjson.IsTrue(rawjson.Get(got.Result, "isError")) {
+			l.registered(s, m, session)
+		}
 		s.deliver(got, named(m.ID, got, raw))
 		return !answered
 	}
@@ -300,6 +313,7 @@ func (l *legacySession) relay(s *shim, ctx context.Context, m *wire.Message, res
 		resp = next
 	}
 	if !answered {
+		l.maybeRegistered(s, m, session)
 		s.lost(ctx, m.ID, err)
 	}
 }

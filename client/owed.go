@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"maps"
 	"time"
 
@@ -28,23 +29,41 @@ type owed struct {
 const owedTries = 6
 
 // subscribe repeats each subscription that the client still wants, and keeps those that the
-// daemon refuses. done is called for the others.
+// daemon refuses, and all that are left once no daemon answers. done is called for the others.
 func (o *owed) subscribe(done func(uri string)) {
+	away := false
 	maps.DeleteFunc(o.uris, func(uri string, line []byte) bool {
-		if !o.wants(uri) {
-			return true
+		if away || !o.wants(uri) {
+			return !away
 		}
-		ok := o.accepted(line)
-		if ok {
+		ok, err := o.accepted(line)
+		away = errors.Is(err, ErrNoDaemon)
+		switch {
+		case ok && o.wants(uri):
 			done(uri)
+		case ok:
+			o.leave(uri)
 		}
 		return ok
 	})
 }
 
-// accepted sends one subscription, and reports whether the daemon accepts it.
-func (o *owed) accepted(line []byte) (ok bool) {
-	_, err := o.s.send(o.s.ctx, &wire.Message{}, func() (*response, error) {
+// leave ends a subscription that the client has ended while it was made. The session that has
+// been replaced has none.
+func (o *owed) leave(uri string) {
+	select {
+	case <-o.over:
+		return
+	default:
+	}
+	params := rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: []byte(uri)})
+	o.accepted(rawjson.AppendRequest(nil, wire.ID(`"doorward-leaves"`), "resources/unsubscribe", params))
+	o.s.channel.left(&wire.Message{Method: "resources/unsubscribe", Params: params})
+}
+
+// accepted sends one request, and reports whether the daemon accepts it.
+func (o *owed) accepted(line []byte) (ok bool, err error) {
+	_, err = o.s.send(o.s.ctx, &wire.Message{}, func() (*response, error) {
 		r, err := o.post(o.s, line)
 		if err != nil {
 			return nil, err
@@ -55,7 +74,7 @@ func (o *owed) accepted(line []byte) (ok bool) {
 			return got.Kind != wire.Response
 		})
 	})
-	return ok && err == nil
+	return ok && err == nil, err
 }
 
 // later calls subscribe until nothing is owed: for about a minute, and whenever resources have

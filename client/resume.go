@@ -55,14 +55,19 @@ func (l *legacySession) takeName(s *shim, former, now string) (again bool) {
 		return false
 	}
 	params := append(rawjson.AppendQuote([]byte(`{"name":`), s.agentTool("register")), `,"arguments":{}}`...)
-	h, _ := l.headers()
+	h, id := l.headers()
+	if id != now {
+		return false
+	}
 	h[protocol.HeaderFormer] = []string{protocol.SessionDigest(former)}
 	result, err := l.askIn(s, h, "tools/call", params)
 	var refused *RPCError
 	switch {
 	case errors.Is(err, errForgotten):
 		return false // the next session does it
-	case errors.As(err, &refused), err == nil && rawjson.IsTrue(rawjson.Get(result, "isError")) && !retryable(result):
+	case errors.As(err, &refused) && temporary(refused.Code):
+		return true
+	case refused != nil, err == nil && rawjson.IsTrue(rawjson.Get(result, "isError")) && !retryable(result):
 		s.o.Log.Debug("the name of the session before is not taken over", "err", err)
 		now = ""
 	case err != nil, rawjson.IsTrue(rawjson.Get(result, "isError")):
@@ -75,6 +80,10 @@ func (l *legacySession) takeName(s *shim, former, now string) (again bool) {
 	}
 	return false
 }
+
+// temporary reports whether the same request may succeed later: a limit is reached, or
+// something that the daemon needs is not available.
+func temporary(code int64) bool { return code == 1429 || code >= 1502 && code <= 1504 }
 
 // retryable reports whether a tool's error says that the same call may succeed later.
 func retryable(result []byte) bool {
