@@ -137,7 +137,7 @@ func (t *sessions) hookTells(s *session, peer string, oldest, newest int64, at g
 		return false // of another peer: the next hook tells
 	}
 	s.hookTold = max(s.hookTold, newest)
-	if s.gives == at.gives {
+	if returned && s.gives == at.gives {
 		s.gaveUpTo = 0 // what was given is reported until it is given again
 	}
 	return true

@@ -183,6 +183,32 @@ func TestAHookReportsMailThatReturnsToTheQueue(t *testing.T) {
 	}
 }
 
+// A hook that tells of a newer message does not count as one that told of the message that the
+// session was given before, and that comes back later.
+func TestAHookReportsMailThatReturnsAfterNewerMail(t *testing.T) {
+	t.Parallel()
+	h := build(t, plan{})
+	a, b := h.legacy("a").registered("a"), h.legacy("b").registered("b")
+	tells := func(want bool) {
+		t.Helper()
+		if c, err := h.s.Hook(t.Context(), a.who, a.session, nil); err != nil || c.Tell != want {
+			t.Errorf("a hook: %+v %v, want %v", c, err, want)
+		}
+	}
+	b.call("send", m{"to": "a", "body": "one"}).want("")
+	tells(true)
+	a.call("inbox", m{}).want("")
+	b.call("send", m{"to": "a", "body": "two"}).want("")
+	tells(true)
+	tells(false)
+	h.pass(3 * time.Minute)
+	if _, err := h.book.Sweep(t.Context()); err != nil { // the lease ends
+		t.Fatal(err)
+	}
+	tells(true)
+	tells(false)
+}
+
 // A hook that read one mailbox of its session has told nothing of the next one.
 func TestAHookThatReadAnotherMailboxHasNotTold(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ type session struct {
 	hookTold int64 // the newest message of its present peer that a hook has reported
 
 	gives    int   // answers of inbox that gave it messages
-	gaveUpTo int64 // the newest message of its present peer that was given since a hook told; 0: none
+	gaveUpTo int64 // the newest message of its present peer that was given since a hook told of one that came back; 0: none
 }
 
 // lives reports whether it, or a sibling that joined it, has not ended.
@@ -240,7 +240,7 @@ func (t *sessions) leader(s *session) *session {
 	if s.joined == nil {
 		return s
 	}
-	s.joined.last.Store(s.last.Load())
+	s.joined.last.Store(max(s.joined.last.Load(), s.last.Load()))
 	return s.joined
 }
 

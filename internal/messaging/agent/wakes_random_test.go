@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,8 +45,7 @@ type tale struct {
 	*house
 	t      *testing.T
 	all    []*sleeper // whose mailboxes have mail
-	silent []*sleeper // to whom nobody sends
-	over   atomic.Bool
+	silent []*sleeper // that get no mail
 	waits  sync.WaitGroup
 	stop   context.CancelFunc
 	ctx    context.Context

@@ -127,10 +127,10 @@ func (j registering) session(o Owner) error {
 // refresh registers a session that already has a peer.
 func (j registering) refresh(o Owner, p Peer, r Registration, out *Registered) (Peer, error) {
 	name, space := r.Name, cmp.Or(r.Namespace, p.Namespace)
-	if r.Former != "" {
+	switch {
+	case r.Former != "": // it has what it wants to take over, or something else
 		name, space = p.Name, p.Namespace
-	}
-	if p.Spawn != "" { // its name stays below its parent's name
+	case p.Spawn != "": // its name stays below its parent's name
 		space = p.Namespace
 		if name != "" {
 			name = p.Name[:strings.LastIndexByte(p.Name, '/')+1] + name
@@ -216,7 +216,7 @@ func (j registering) bind(o Owner, r Registration, out *Registered) (Peer, error
 // name. The read before it selects the case, so that the rows of peers are locked before
 // those of names, as everywhere.
 func (j registering) claim(o Owner, space, name string, r Registration, out *Registered) (Peer, error) {
-	was := former{namespace: space, name: name}
+	was := seen{namespace: space, name: name}
 	err := j.Row([]any{&was.id, &was.session}, `SELECT p.peer_id, p.session FROM peer_names n JOIN peers p ON p.peer_id = n.peer_id
 		WHERE n.namespace = ?1 AND n.name = ?2 AND n.kind = 'peer' AND n.principal = ?3`, space, name, o.Principal)
 	if err == nil {
@@ -267,7 +267,7 @@ func (j registering) leaveSpace(space string) error {
 
 // bindSpawned binds the agent of a spawn to the peer that was entered for it.
 func (j registering) bindSpawned(o Owner, out *Registered) (Peer, error) {
-	var was former
+	var was seen
 	err := j.Row([]any{&was.id, &was.session, &was.namespace, &was.name}, `SELECT p.peer_id, p.session, p.namespace, p.name FROM spawns s JOIN peers p ON p.peer_id = s.peer_id
 		WHERE s.spawn_id = ?1 AND p.principal = ?2 AND p.kind = 'agent'`, o.Spawn, o.Principal)
 	if errors.Is(err, store.ErrNoRow) {

@@ -8,13 +8,13 @@ import (
 	"github.com/doorward/doorward/internal/base/store"
 )
 
-// former is a peer as it was read before a session takes it over.
-type former struct{ id, session, namespace, name string }
+// seen is a peer as it was read before a session takes it over.
+type seen struct{ id, session, namespace, name string }
 
 // resume gives the peer of an earlier session of o's principal to o. NotRegistered: that
 // session has no peer; Fenced: another session has taken it over.
 func (j registering) resume(o Owner, session string, out *Registered) (Peer, error) {
-	was := former{session: session}
+	was := seen{session: session}
 	err := j.Row([]any{&was.id, &was.namespace, &was.name}, `SELECT peer_id, namespace, name FROM peers
 		WHERE principal = ?1 AND session = ?2 AND `+isOwned, o.Principal, session)
 	if errors.Is(err, store.ErrNoRow) {
@@ -30,7 +30,7 @@ func (j registering) resume(o Owner, session string, out *Registered) (Peer, err
 // the lease of the session before has ended, and sets the new session with the next
 // epoch. Messages leased to the old session return to the queue, and its next call is
 // answered Fenced.
-func (j registering) takeOver(o Owner, was former, out *Registered) (Peer, error) {
+func (j registering) takeOver(o Owner, was seen, out *Registered) (Peer, error) {
 	if err := j.supersede(o.Principal, was.session); err != nil {
 		return Peer{}, fmt.Errorf("superseding a session: %w", err)
 	}
