@@ -3,6 +3,7 @@ package library_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,7 +97,10 @@ func TestADeliveryDoesNotWaitForTheDatabase(t *testing.T) {
 	b := on(t, library.Options{}, func(l *library.Library) { l.Hold(500, 10*time.Millisecond) })
 	b.deliver(delivery("s0", "voice"))
 	b.delivered()
+	await(t, "the old ones are forgotten", b.Pruned)
 	in, release := make(chan struct{}), make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free() // the database is closed only then
 	stuck := make(chan error, 1)
 	go func() {
 		stuck <- b.db.Write(context.Background(), func(*store.Tx) error {
@@ -125,7 +129,7 @@ func TestADeliveryDoesNotWaitForTheDatabase(t *testing.T) {
 	if full != 500 {
 		t.Errorf("%d were refused", full)
 	}
-	close(release)
+	free()
 	must(t, <-stuck)
 	await(t, "all is written", func() bool { return b.count(`SELECT sum(times) FROM instruct_deliveries`) == 1+1+500+1 })
 }

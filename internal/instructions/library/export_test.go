@@ -21,6 +21,13 @@ func (l *Library) Keep(n int) { l.ledger.rows = int64(n) }
 // VersionsKept is how many versions of a name are kept.
 const VersionsKept = versionsKept
 
+// Pruned reports whether the old deliveries were forgotten once, which is a write of its own.
+func (l *Library) Pruned() bool {
+	l.ledger.mu.Lock()
+	defer l.ledger.mu.Unlock()
+	return !l.ledger.pruned.IsZero()
+}
+
 // Waiting is how many kinds of deliveries wait to be written.
 func (l *Library) Waiting() int {
 	l.ledger.mu.Lock()
