@@ -156,9 +156,9 @@ func (x *changeRun) quiet(when string) {
 }
 
 // silent changes what policy denies, and the clients to which it is denied hear nothing of it.
-// What they hear of earlier acts may come late: doorward connect tells a modern client to look
-// again when it has made a listen again, a second or more after the daemon ended it. So a client
-// fails that hears something in each of several rounds.
+// A notification of an earlier act may come late: doorward connect makes a listen again a second
+// or more after the daemon has ended it, and then tells its client to look again. So a client
+// fails only when it hears something in each of several rounds.
 func (x *changeRun) silent() {
 	for _, kind := range []string{"uid", "loopback"} {
 		var heard []string

@@ -265,8 +265,8 @@ func (a *questioner) learnAsker(c *liveConn, x *front.Exchange) {
 }
 
 // askedBeside takes a question outside of calls on a connection that sessions share. It is
-// for the only session with calls in flight, or for the only session of the link. With no call in
-// flight it may belong to a call that was abandoned, and is for nobody then.
+// for the only session with calls in flight, or for the only session of the link. It is refused
+// when no call is in flight and a client has left a call that the server has not answered.
 func (a *questioner) askedBeside(c *liveConn, e upstream.Event) {
 	var x *front.Exchange
 	calls := c.calling()
