@@ -62,7 +62,7 @@ var counts = map[string]func(b *bed) error{
 var readers = []string{"Content", "List", "Look", "Lookup", "Ready", "Run", "Set", "Versions"}
 
 // ofTests are methods that export_test.go adds.
-var ofTests = []string{"Hold", "Keep", "OnLook", "Waiting"}
+var ofTests = []string{"Hold", "Keep", "OnLook", "Pruned", "Waiting"}
 
 func TestEveryMethodOfTheLibraryIsKnownToActOrToRead(t *testing.T) {
 	t.Parallel()
