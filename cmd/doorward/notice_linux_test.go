@@ -216,6 +216,9 @@ func TestAHeldMessageIsToldToEveryWay(t *testing.T) {
 	s := d.client(d.proxy("two")).mustOpen()
 	s.register("planner")
 	s.send("tester", "before-canary")
+	if out, status := d.human("doorward", "pending"); status != 0 || !strings.Contains(out, "tester") {
+		t.Fatalf("status %d: %s", status, out) // the message has number 1 now
+	}
 	d.stop()
 	d.write("doorward.yaml", config)
 	d.env = append(d.env, "DBUS_SESSION_BUS_ADDRESS="+bus)

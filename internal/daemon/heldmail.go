@@ -89,11 +89,12 @@ func (h heldMail) all(ctx context.Context) ([]approval.Question, error) {
 }
 
 // watch notifies the operator of each message that is held from now on, until end is called.
+// It returns after the first look, so that no message sent later is taken for an earlier run's.
 func (h heldMail) watch(o *agent.Operator) (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
+	known, _ := h.tell(ctx, nil)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		var known map[uint64]bool
 		o.OnHeld(ctx, func() (done bool) {
 			known, done = h.tell(ctx, known)
 			return done
