@@ -30,7 +30,7 @@ func TestAQuestionOfAnAbandonedCallReachesNoOtherSession(t *testing.T) {
 			for _, c := range p.others {
 				c.end()
 			}
-			eventually(t, "one session is left", func() bool { return p.link().hub.only() != nil })
+			eventually(t, "one session is left", func() bool { return p.link().hub.watchers.only() != nil })
 			go p.s.open()[0].put(policy.AskElicitation, `{"message":"now?","requestedSchema":{"type":"object","properties":{}}}`)
 			equal(t, "the first question", text(p.stream.nextOf(policy.AskElicitation), "params", "message"), "[s] now?")
 		})

@@ -233,9 +233,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 		defer b.mu.Unlock()
 		n := 0
 		for _, l := range b.pool {
-			l.hub.mu.Lock()
-			n += len(l.hub.watchers)
-			l.hub.mu.Unlock()
+			n += len(l.hub.watchers.that(func(*watcher) bool { return true }))
 		}
 		return n
 	}

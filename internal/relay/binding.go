@@ -159,7 +159,7 @@ func (d *binding) listen(x *front.Exchange) {
 	}
 	d.subscribeAgain(x)
 	for _, h := range d.all() {
-		h.link.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
+		h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.listens = true })
 		if c := h.link.live.Load(); c != nil {
 			h.link.hub.opened(c)
 		}
@@ -253,7 +253,7 @@ func (d *binding) levelOf() []byte {
 
 // subscribed returns the resources that the session is subscribed to.
 func (h *held) subscribed() (uris map[string]bool) {
-	h.link.hub.adjust(h.watcher, func(w *watcher) { uris = w.want.URIs })
+	h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { uris = w.want.URIs })
 	return uris
 }
 

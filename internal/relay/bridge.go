@@ -10,9 +10,6 @@ import (
 	"github.com/doorward/doorward/internal/upstream"
 )
 
-// outcome takes whether the server has accepted what a session set up with it.
-type outcome func(ok bool)
-
 // remember keeps what a legacy session sets up with a server beyond one call, so that it
 // holds on the next connection too. A modern server has no such methods: there the log level
 // becomes part of each request, and a subscription part of the one listen, and the request is
@@ -36,8 +33,8 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t *
 		return reply, settle, done, err
 	case "resources/unsubscribe":
 		settle = func(bool) { // the end may have crossed another beginning
-			if l.hub.wanted(t.Name(), nil) {
-				go subscribeTo(l.ctx, &l.hub, c, []string{t.Name()})
+			if l.hub.watchers.wanted(t.Name(), nil) {
+				go l.hub.subscribe(l.ctx, c, []string{t.Name()})
 			}
 		}
 		return reply, settle, l.unsubscribe(x, c, t.Name()), nil
@@ -65,14 +62,14 @@ func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, ur
 	}
 	settle = func(ok bool) {
 		if !ok && !was {
-			h.link.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, false) })
+			h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, false) })
 		}
 		d.note()
 	}
 	if c.era != front.Modern {
 		return settle, false, nil
 	}
-	l.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
+	l.hub.watchers.adjust(h.watcher, func(w *watcher) { w.listens = true })
 	ctx, cancel := l.b.limited(ctx)
 	defer cancel()
 	granted, err := l.hub.cover(ctx, h.watcher)
@@ -93,7 +90,7 @@ func (d *binding) begins(h *held, uri string) (was bool, err error) {
 	if !was && !d.kept[h.link.b.Name][uri] && d.subscriptions() >= maxObjects {
 		return was, failure.Invalid{E: failure.Subscriptions}
 	}
-	h.link.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, true) })
+	h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, true) })
 	return was, nil
 }
 
@@ -120,7 +117,7 @@ func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done boo
 	defer d.note()
 	d.mu.Lock()
 	d.forget(l.b.Name, uri)
-	l.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, false) })
+	l.hub.watchers.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, false) })
 	d.mu.Unlock()
-	return c.era == front.Modern || l.hub.wanted(uri, h.watcher)
+	return c.era == front.Modern || l.hub.watchers.wanted(uri, h.watcher)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -46,7 +45,7 @@ const mostOwed = 16
 
 // missed notes that a list went out without this server.
 func (l *latecomer) missed(method string) {
-	if !l.hub.watched() {
+	if l.hub.watchers.empty() {
 		return // no client could be told
 	}
 	l.mu.Lock()
@@ -100,7 +99,7 @@ func (l *latecomer) run(method string, wake <-chan struct{}) {
 // server answered it, and the digest of its answer. Definitions that it lists for the first time
 // are approved as in a list that a client asked for.
 func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
-	if !l.seen() {
+	if !l.hub.watchers.seen() {
 		return sum, false
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, dialTime)
@@ -118,21 +117,11 @@ func (l *latecomer) asks(method string) (sum [32]byte, ok bool) {
 	return sha256.Sum256(reply.Result), err == nil
 }
 
-// seen reports whether policy lets a client that can be told see the server.
-func (l *latecomer) seen() bool {
-	l.hub.mu.Lock()
-	all := slices.Clone(l.hub.watchers)
-	l.hub.mu.Unlock()
-	return slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() })
-}
-
 // settle tells the listening clients to list again. They are told once of the same answer,
 // because a server that is slow with every list would otherwise make them list for ever. A client
 // that has come since has to be told.
 func (l *latecomer) settle(method string, sum [32]byte) {
-	l.hub.mu.Lock()
-	now := news{sum, l.hub.joined}
-	l.hub.mu.Unlock()
+	now := news{sum, l.hub.watchers.count()}
 	l.mu.Lock()
 	delete(l.lists, method)
 	told := l.told[method]
@@ -167,7 +156,7 @@ func (l *latecomer) settled(method string) {
 func (l *latecomer) over(method string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.hub.watched() { // under mu: a watcher that comes later finds no wait, and begins one
+	if !l.hub.watchers.empty() { // under mu: a watcher that comes later finds no wait, and begins one
 		return false
 	}
 	delete(l.lists, method)

@@ -145,7 +145,7 @@ func (l *link) drop(c *liveConn) {
 }
 
 // busy reports whether a sweep must leave the link open.
-func (l *link) busy() bool { return l.warm.Load() || l.calls.Load() > 0 || l.hub.watched() }
+func (l *link) busy() bool { return l.warm.Load() || l.calls.Load() > 0 || !l.hub.watchers.empty() }
 
 // close ends the link for good, and fails what waits for it. It returns at once.
 func (l *link) close() {

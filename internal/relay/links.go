@@ -38,7 +38,7 @@ func (k *links) new(b *backend, o owner) *link {
 	l.ctx, l.end = lifetime.New(k.closing)
 	l.hub = hub{b: b, client: o.client, ctx: l.ctx, get: l.get, live: &l.live, asks: &l.asks, log: k.log, traces: k.watch}
 	l.asks = questioner{owner: o, questions: questions{gate: k.gate, acts: k.acts, server: b.Name, excess: &excess{sums: &b.unasked, note: k.note}}, rules: b.Scan, unasked: &b.unasked, known: &b.asking,
-		leaving: k.leaving, note: k.note, log: k.log, ctx: l.ctx, only: l.hub.only}
+		leaving: k.leaving, note: k.note, log: k.log, ctx: l.ctx, only: l.hub.watchers.only}
 	l.late = latecomer{b: b, hub: &l.hub, ctx: l.ctx, get: l.get, drop: l.drop, log: k.log}
 	l.used.Store(time.Now().UnixNano())
 	return l

@@ -68,7 +68,7 @@ func (l *listening) run() {
 		if !isRefusal(err) {
 			l.err = err
 		} else if before != nil {
-			leaveOut(h, before)
+			h.leaveOut(before)
 		}
 		h.avoid(l) // before any waiting client sees the end
 		close(l.acked)
@@ -104,37 +104,6 @@ func (l *listening) replaced(before *listening) {
 	before.cancel()
 	if gap {
 		l.hub.lookAgain()
-	}
-}
-
-// isFinal reports whether a listen ended because no client was left.
-func (h *hub) isFinal(l *listening) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return l.final
-}
-
-// lookAgain tells the clients to look again at all that the server has, because it may be
-// another process or session.
-func (h *hub) lookAgain() { h.doubt(func(list []byte) bool { return list != nil }) }
-
-// missed tells the clients to look again at what the server reports changes of, because such
-// reports may have been lost.
-func (h *hub) missed() {
-	h.doubt(func(list []byte) bool { return rawjson.IsTrue(rawjson.Get(list, "listChanged")) })
-}
-
-// doubt publishes a change of each list whose capability, nil if the server does not declare
-// it, is one that may have changed, and of each resource with a watcher.
-func (h *hub) doubt(may func(capability []byte) bool) {
-	c := h.live.Load()
-	for _, m := range []string{protocol.ToolsChanged, protocol.PromptsChanged, protocol.ResourcesChanged} {
-		if c == nil || may(rawjson.GetPath(c.hello, "capabilities", subscribe.ListCapability[m])) {
-			h.publish(upstream.Event{Method: m})
-		}
-	}
-	for _, uri := range h.resources() {
-		h.publish(upstream.Event{Method: protocol.ResourceUpdated, Params: subscribe.URIParams(uri)})
 	}
 }
 
@@ -187,7 +156,7 @@ func (l *listening) follow(acknowledge func([]byte)) {
 	}
 	if l.hub.isFinal(l) {
 		for uri := range f.URIs {
-			if !l.hub.wanted(uri, nil) { // by a client that came meanwhile
+			if !l.hub.watchers.wanted(uri, nil) { // by a client that came meanwhile
 				l.tell("resources/unsubscribe", uri)
 			}
 		}
@@ -209,6 +178,34 @@ func isRefusal(err error) bool {
 	return err == nil || errors.Is(err, upstream.ErrProtocol) || errors.Is(err, upstream.ErrTooLarge)
 }
 
+// retry opens the successor of a listen, unless no client listens or policy denies the server
+// to all that do. False: it has to be tried again.
+func (l *listening) retry(tries int) bool {
+	all := l.hub.watchers.listening()
+	if len(all) == 0 {
+		return true
+	}
+	if !slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() }) {
+		return false
+	}
+	c, err := l.hub.get(l.hub.ctx)
+	return l.hub.replace(l, c, err, tries)
+}
+
+// next returns the tries of a listen's successor: 0 after one that was open for steadyTime.
+func (l *listening) next(acknowledged bool) int {
+	if acknowledged && time.Since(l.began) >= steadyTime {
+		return 0
+	}
+	return l.tries + 1
+}
+
+// Pauses before a listen or a server is tried again, doubled with each failure.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
 // avoid makes the next client open a new listen.
 func (h *hub) avoid(l *listening) {
 	h.mu.Lock()
@@ -218,7 +215,7 @@ func (h *hub) avoid(l *listening) {
 
 // leaveOut leaves out of later listens what a listen that the server has refused asked for beyond
 // the one before it, which the server had accepted: one client must not end the changes of others.
-func leaveOut(h *hub, before *listening) {
+func (h *hub) leaveOut(before *listening) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
@@ -226,10 +223,8 @@ func leaveOut(h *hub, before *listening) {
 	default: // it may be refused too
 		return
 	}
-	for _, w := range h.watchers {
-		if !before.void && !before.asks.Covers(w.want) {
-			w.refused = w.want
-		}
+	if !before.void {
+		h.watchers.refuse(before.asks)
 	}
 }
 
@@ -240,8 +235,8 @@ var errNoWatcher = errors.New("no client listens any more")
 
 // cover makes the server report what w wants, and returns the part that the server honours.
 func (h *hub) cover(ctx context.Context, w *watcher) (*subscribe.Filter, error) {
-	h.adjust(w, func(w *watcher) { w.cause = context.WithoutCancel(ctx) })
-	defer h.adjust(w, func(w *watcher) { w.cause = nil })
+	h.watchers.adjust(w, func(w *watcher) { w.cause = context.WithoutCancel(ctx) })
+	defer h.watchers.adjust(w, func(w *watcher) { w.cause = nil })
 	for {
 		cur, want, err := h.covering(ctx, w)
 		if err != nil {
@@ -266,14 +261,15 @@ func (h *hub) covering(ctx context.Context, w *watcher) (*listening, *subscribe.
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !slices.Contains(h.watchers, w) {
+	want, ok := h.watchers.wants(w)
+	if !ok {
 		return nil, nil, errNoWatcher
 	}
 	cur := h.now
-	if cur == nil || cur.conn != c || cur.void || !cur.asks.Covers(w.want) {
+	if cur == nil || cur.conn != c || cur.void || !cur.asks.Covers(want) {
 		cur = h.start(c, 0)
 	}
-	return cur, w.want, nil
+	return cur, want, nil
 }
 
 // opened is called for each new connection and for each client that begins to listen. If a
@@ -288,7 +284,7 @@ func (h *hub) opened(c *liveConn) {
 	}
 	told := false // of another connection, by what listens to it
 	switch {
-	case !h.listeners():
+	case h.watchers.listening() == nil:
 	case h.sessionsAlone(c):
 		c.conn.Listen()
 		told = h.guard(c)
@@ -301,7 +297,7 @@ func (h *hub) opened(c *liveConn) {
 	if h.met != nil && h.met != c && !told && h.client == front.Legacy && h.b.Builtin == nil {
 		go h.lookAgain()
 	}
-	if len(h.watchers) > 0 {
+	if !h.watchers.empty() {
 		h.met = c
 	}
 }
@@ -310,27 +306,11 @@ func (h *hub) opened(c *liveConn) {
 // caller holds mu.
 func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.ctx)
-	l := &listening{hub: h, conn: c, cause: h.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
-		asks: subscribe.Lists(), acked: make(chan struct{}), ended: make(chan struct{}), began: time.Now()}
-	for _, w := range h.watchers {
-		if w.listens && w.refused != w.want {
-			l.asks.Add(w.want)
-		}
-	}
+	l := &listening{hub: h, conn: c, cause: h.watchers.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
+		asks: h.watchers.asks(), acked: make(chan struct{}), ended: make(chan struct{}), began: time.Now()}
 	h.now, h.last = l, l
 	go l.run()
 	return l
-}
-
-// cause returns the context of a client's request that waits to be covered: the listen
-// belongs to its trace. The caller holds mu.
-func (h *hub) cause() context.Context {
-	for _, w := range h.watchers {
-		if w.cause != nil {
-			return w.cause
-		}
-	}
-	return context.Background()
 }
 
 // reopen opens a listen again that the server ended, as long as a client listens. The
@@ -354,46 +334,12 @@ func (h *hub) reopen(ended *listening, acknowledged, cause bool) {
 	}
 }
 
-// retry opens the successor of a listen, unless no client listens or policy denies the server
-// to all that do. False: it has to be tried again.
-func (l *listening) retry(tries int) bool {
-	all := l.watchers()
-	if len(all) == 0 {
-		return true
-	}
-	if !slices.ContainsFunc(all, func(w *watcher) bool { return w.sees() }) {
-		return false
-	}
-	c, err := l.hub.get(l.hub.ctx)
-	return l.hub.replace(l, c, err, tries)
-}
-
-// next returns the tries of a listen's successor: 0 after one that was open for steadyTime.
-func (l *listening) next(acknowledged bool) int {
-	if acknowledged && time.Since(l.began) >= steadyTime {
-		return 0
-	}
-	return l.tries + 1
-}
-
-// watchers returns the watchers for which the server has to be listened to.
-func (l *listening) watchers() (out []*watcher) {
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
-	for _, w := range l.hub.watchers {
-		if w.listens {
-			out = append(out, w)
-		}
-	}
-	return out
-}
-
 // replace starts the successor of a listen that ended. True: it is started, or none is
 // needed.
 func (h *hub) replace(ended *listening, c *liveConn, err error, tries int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.now != ended || !h.listeners() {
+	if h.now != ended || h.watchers.listening() == nil {
 		return true
 	}
 	if err != nil {
@@ -401,4 +347,11 @@ func (h *hub) replace(ended *listening, c *liveConn, err error, tries int) bool 
 	}
 	h.start(c, tries)
 	return true
+}
+
+// isFinal reports whether a listen ended because no client was left.
+func (h *hub) isFinal(l *listening) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return l.final
 }

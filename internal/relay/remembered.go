@@ -141,7 +141,7 @@ func (d *binding) takesUp(b *backend, h *held, uri string, with *gate.Charge) bo
 	}
 	d.forget(b.Name, uri)
 	if allowed {
-		h.link.hub.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, true) })
+		h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, true) })
 	}
 	return allowed
 }
@@ -157,11 +157,11 @@ func (d *binding) forget(server, uri string) {
 // tell subscribes to resources on an open connection.
 func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 	if c.era == front.Modern {
-		h.link.hub.adjust(h.watcher, func(w *watcher) { w.listens = true })
+		h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.listens = true })
 		_, err := h.link.hub.cover(ctx, h.watcher)
 		return err
 	}
-	subscribeTo(ctx, &h.link.hub, c, slices.Clone(uris))
+	h.link.hub.subscribe(ctx, c, slices.Clone(uris))
 	return nil
 }
 

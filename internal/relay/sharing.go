@@ -52,6 +52,9 @@ func (d *binding) place(h *held, b *backend, init func() []byte) {
 	}
 }
 
+// outcome takes whether the server has accepted what a session set up with it.
+type outcome func(ok bool)
+
 // heardAlready reports whether a shared server already writes the messages of a level,
 // because a session has asked for it or for a more verbose one. If it does not, settle has to
 // be called with the outcome of telling it.
@@ -68,7 +71,7 @@ func (l *link) heardAlready(c *liveConn, params []byte) (settle outcome, already
 func (l *link) restoreLevel(ctx context.Context, c *liveConn) {
 	var most *front.Session
 	least := len(era.Levels)
-	for _, s := range l.hub.sessions() {
+	for _, s := range l.hub.watchers.sessions() {
 		if rank := era.Severity(bound(s).levelOf()); rank >= 0 && rank < least {
 			least, most = rank, s
 		}

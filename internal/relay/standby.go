@@ -102,11 +102,7 @@ func (s *standby) waiting() (out []*watcher) {
 	if s.hub.guarded != s {
 		return nil
 	}
-	for _, w := range s.hub.watchers {
-		if w.listens && w.session != nil {
-			out = append(out, w)
-		}
-	}
+	out = s.hub.watchers.that(func(w *watcher) bool { return w.listens && w.session != nil })
 	if len(out) == 0 {
 		s.hub.guarded = nil
 	}

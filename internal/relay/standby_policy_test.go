@@ -107,11 +107,7 @@ func TestSessionsThatLeaveKeepNoStandby(t *testing.T) {
 }
 
 // hears reports whether a session listens.
-func (h *hub) hears() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.listeners()
-}
+func (h *hub) hears() bool { return h.watchers.listening() != nil }
 
 // standbys counts the goroutines that wait for the end of a connection.
 func standbys() int {

@@ -149,7 +149,7 @@ func TestNobodyIsWaitedFor(t *testing.T) {
 	for name, away := range map[string]func(*house, *reply){
 		"left": func(h *house, r *reply) {
 			r.stop()
-			eventually(h.t, "the client leaves", func() bool { return !h.link().hub.watched() })
+			eventually(h.t, "the client leaves", func() bool { return h.link().hub.watchers.empty() })
 		},
 		"denied": func(h *house, _ *reply) { h.forbid(`forbid (principal, action, resource == Server::"s");`) },
 	} {
