@@ -47,12 +47,13 @@ path() {
 	done
 }
 
-# left prints the processes and the files of the user outside its home.
+# left prints the processes and the files of the user outside its home. A file of
+# another user that is removed meanwhile makes find fail, which means nothing here.
 left() {
 	for pid in $(processes); do
 		echo "process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
 	done
-	find /tmp /var/tmp /dev/shm -path "$base" -prune -o -user "$user" -print 2>/dev/null
+	find /tmp /var/tmp /dev/shm -path "$base" -prune -o -user "$user" -print 2>/dev/null || true
 }
 
 trap end EXIT
