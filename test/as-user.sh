@@ -23,7 +23,7 @@ end() {
 # processes prints the number of each process of the user. One that has ended and
 # waits for its parent is none.
 processes() {
-	find /proc -maxdepth 1 -name '[0-9]*' -user "$user" -printf '%f\n' 2>/dev/null | while read -r pid; do
+	find /proc -maxdepth 1 -name '[0-9]*' -user "$user" -cnewer "$base" -printf '%f\n' 2>/dev/null | while read -r pid; do
 		! grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null || echo "$pid"
 	done
 }
@@ -47,13 +47,14 @@ path() {
 	done
 }
 
-# left prints the processes and the files of the user outside its home. A file of
-# another user that is removed meanwhile makes find fail, which means nothing here.
+# left prints the processes of the user, and the files outside its home that it has
+# written since the start: an earlier user may have had its number. A file of another
+# user that is removed meanwhile makes find fail, which means nothing here.
 left() {
 	for pid in $(processes); do
 		echo "process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
 	done
-	find /tmp /var/tmp /dev/shm -path "$base" -prune -o -user "$user" -print 2>/dev/null || true
+	find /tmp /var/tmp /dev/shm -path "$base" -prune -o -user "$user" -cnewer "$base" -print 2>/dev/null || true
 }
 
 trap end EXIT
