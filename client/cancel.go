@@ -7,14 +7,6 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// flight is a legacy request that waits for its answer. ctx ends when the client cancels the
-// request; done is closed at the request's end.
-type flight struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	done   chan struct{}
-}
-
 // enter notes a request in flight; over removes it. A second request with the same id is
 // not noted: the daemon refuses it.
 func (l *legacySession) enter(ctx context.Context, id wire.ID) (f *flight, over func()) {

@@ -63,10 +63,10 @@ func (d *legacyDaemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// connected serves h on a socket, and returns the ends of a client of Connect.
-func connected(t *testing.T, h http.Handler) (write func(line string), read func() string) {
+// served serves h on a socket until the test ends.
+func served(t *testing.T, h http.Handler) (socket string) {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), "s")
+	socket = filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +74,13 @@ func connected(t *testing.T, h http.Handler) (write func(line string), read func
 	server := &http.Server{Handler: h}
 	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
+	return socket
+}
+
+// connected serves h on a socket, and returns the ends of a client of Connect.
+func connected(t *testing.T, h http.Handler) (write func(line string), read func() string) {
+	t.Helper()
+	socket := served(t, h)
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()
 	go func() {

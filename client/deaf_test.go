@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,19 +18,12 @@ import (
 // the output gets no further call made: the answers would be lost.
 func TestConnectEndsWhenItsAnswersCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var calls atomic.Int32
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	socket := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-	})}
-	go server.Serve(l)
-	t.Cleanup(func() { server.Close() })
+	}))
 	c := client.New(socket, "test")
 	in, write := io.Pipe()
 	out, closed := io.Pipe()

@@ -39,6 +39,14 @@ type legacySession struct {
 	following sync.Once
 }
 
+// flight is a legacy request that waits for its answer. ctx ends when the client cancels the
+// request; done is closed at the request's end.
+type flight struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
 func (l *legacySession) headers() (http.Header, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,38 +246,6 @@ func (l *legacySession) remember(m *wire.Message, line []byte) {
 	case "resources/unsubscribe":
 		delete(l.uris, uri)
 	}
-}
-
-// registered notes in which session the client has registered a name, or that it has given the
-// name back.
-func (l *legacySession) registered(s *shim, m *wire.Message, session string) {
-	if m.Method != "tools/call" {
-		return
-	}
-	switch tool, _ := rawjson.GetString(m.Params, "name"); {
-	case tool == "":
-	case tool == s.agentTool("register"):
-		l.setHolder(session)
-	case tool == s.agentTool("unregister"):
-		l.setHolder("")
-	}
-}
-
-// maybeRegistered is registered for a request whose answer was lost. Where no name was
-// registered, there is none to take over.
-func (l *legacySession) maybeRegistered(s *shim, m *wire.Message, session string) {
-	l.mu.Lock()
-	known := l.holder != ""
-	l.mu.Unlock()
-	if !known {
-		l.registered(s, m, session)
-	}
-}
-
-func (l *legacySession) setHolder(session string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.holder = session
 }
 
 // relay forwards the messages of a POST's answer. A stream that ends before the response

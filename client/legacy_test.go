@@ -45,14 +45,7 @@ func TestASessionThatIsRefusedIsAskedForWithPauses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := newKeeper(t)
-			s := shimAt(t, k, nil)
-			s.says(lineInit)
-			s.hear()
-			s.says(lineReady)
-			s.says(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///x"}}`)
-			s.hear()
-			until(t, "the standalone stream is open", func() bool { return k.has("GET") })
+			k, s := subscribed(t)
 			k.with(func() { k.forgot, k.refuse = true, c.refuse })
 			close(k.over)
 			until(t, "the session is asked for twice", func() bool { return len(k.greeted()) >= 3 })
@@ -79,14 +72,7 @@ func TestASessionThatIsRefusedIsAskedForWithPauses(t *testing.T) {
 // session, also if the daemon accepts no connection for a moment.
 func TestASessionIsSetUpAgainByABusyDaemon(t *testing.T) {
 	t.Parallel()
-	k := newKeeper(t)
-	s := shimAt(t, k, nil)
-	s.says(lineInit)
-	s.hear()
-	s.says(lineReady)
-	s.says(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///x"}}`)
-	s.hear()
-	until(t, "the standalone stream is open", func() bool { return k.has("GET") })
+	k, s := subscribed(t)
 	k.with(func() {
 		k.forgot, k.seen = true, nil
 		k.refuse = func(w http.ResponseWriter, id wire.ID) {

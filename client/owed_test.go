@@ -7,6 +7,20 @@ import (
 	"github.com/doorward/doorward/internal/base/protocol"
 )
 
+// subscribed returns a keeper, and a shim whose client listens there and is subscribed to file:///x.
+func subscribed(t *testing.T) (*keeper, *stdio) {
+	t.Helper()
+	k := newKeeper(t)
+	s := shimAt(t, k, nil)
+	s.says(lineInit)
+	s.hear()
+	s.says(lineReady)
+	s.says(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///x"}}`)
+	s.hear()
+	until(t, "the standalone stream is open", func() bool { return k.has("GET") })
+	return k, s
+}
+
 // subscribedIn returns how often the client's subscription was sent to the keeper.
 func (k *keeper) subscribedIn() (n int) {
 	k.mu.Lock()
@@ -26,14 +40,7 @@ func TestASubscriptionThatANewSessionLacksIsMadeLater(t *testing.T) {
 	for name, changes := range map[string]int{"with time": 0, "with changes": 2 * owedTries} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := newKeeper(t)
-			s := shimAt(t, k, nil)
-			s.says(lineInit)
-			s.hear()
-			s.says(lineReady)
-			s.says(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///x"}}`)
-			s.hear()
-			until(t, "the standalone stream is open", func() bool { return k.has("GET") })
+			k, s := subscribed(t)
 			k.with(func() { k.forgot, k.shut = true, "resources/subscribe" })
 			s.says(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
 			for _, want := range []string{protocol.ToolsChanged, `{"uri":"file:///x"}`, `"id":3`} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/trust/wire"
 )
 
 // The name that an agent has registered belongs to its session. When the daemon no longer
@@ -19,6 +20,38 @@ const (
 	// resumeTries is the number of attempts, with pauseAfter between them.
 	resumeTries = 6
 )
+
+// registered notes in which session the client has registered a name, or that it has given the
+// name back.
+func (l *legacySession) registered(s *shim, m *wire.Message, session string) {
+	if m.Method != "tools/call" {
+		return
+	}
+	switch tool, _ := rawjson.GetString(m.Params, "name"); {
+	case tool == "":
+	case tool == s.agentTool("register"):
+		l.setHolder(session)
+	case tool == s.agentTool("unregister"):
+		l.setHolder("")
+	}
+}
+
+// maybeRegistered is registered for a request whose answer was lost. Where no name was
+// registered, there is none to take over.
+func (l *legacySession) maybeRegistered(s *shim, m *wire.Message, session string) {
+	l.mu.Lock()
+	known := l.holder != ""
+	l.mu.Unlock()
+	if !known {
+		l.registered(s, m, session)
+	}
+}
+
+func (l *legacySession) setHolder(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder = session
+}
 
 // resume takes over the name that was registered in an earlier session, if there is one. It
 // returns after the first attempt, and resumeWait at the latest; later attempts follow in

@@ -22,7 +22,7 @@ func (l *link) remember(ctx context.Context, x *front.Exchange, c *liveConn, t *
 		if era.Severity(rawjson.Get(t.Params(), "level")) < 0 {
 			return reply, settle, true, failure.Invalid{E: failure.Params}
 		}
-		bound(x.Session).setLevel(t.Params())
+		bound(x.Session).memory.setLevel(t.Params())
 		if c.era == front.Modern {
 			return reply, settle, true, nil
 		}
@@ -64,7 +64,7 @@ func (l *link) subscribe(ctx context.Context, x *front.Exchange, c *liveConn, ur
 		if !ok && !was {
 			h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, false) })
 		}
-		d.note()
+		d.memory.note()
 	}
 	if c.era != front.Modern {
 		return settle, false, nil
@@ -87,23 +87,11 @@ func (d *binding) begins(h *held, uri string) (was bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	was = h.subscribed()[uri]
-	if !was && !d.kept[h.link.b.Name][uri] && d.subscriptions() >= maxObjects {
+	if !was && !d.memory.kept[h.link.b.Name][uri] && d.memory.subscriptions() >= maxObjects {
 		return was, failure.Invalid{E: failure.Subscriptions}
 	}
 	h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, true) })
 	return was, nil
-}
-
-// subscriptions returns how many resources the session is subscribed to, at all servers. The
-// caller holds mu.
-func (d *binding) subscriptions() (n int) {
-	for _, uris := range d.kept {
-		n += len(uris)
-	}
-	for _, h := range d.links {
-		n += len(h.subscribed())
-	}
-	return n
 }
 
 // unsubscribe ends a subscription and reports whether the server needs no message. It gets
@@ -114,9 +102,9 @@ func (l *link) unsubscribe(x *front.Exchange, c *liveConn, uri string) (done boo
 	if h == nil {
 		return true
 	}
-	defer d.note()
+	defer d.memory.note()
 	d.mu.Lock()
-	d.forget(l.b.Name, uri)
+	d.memory.forget(l.b.Name, uri)
 	l.hub.watchers.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, false) })
 	d.mu.Unlock()
 	return c.era == front.Modern || l.hub.watchers.wanted(uri, h.watcher)

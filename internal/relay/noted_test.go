@@ -19,15 +19,15 @@ func TestTheLatestStateOfASessionIsStored(t *testing.T) {
 	for round := range 2000 {
 		var all sync.WaitGroup
 		for n := range 4 {
-			all.Go(func() { d.setLevel(fmt.Appendf(nil, `{"level":"%d-%d"}`, round, n)) })
+			all.Go(func() { d.memory.setLevel(fmt.Appendf(nil, `{"level":"%d-%d"}`, round, n)) })
 		}
 		all.Wait()
 		var stored remembered
 		if err := json.Unmarshal(d.session.Remembered(), &stored); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(rawjson.Get(stored.Level, "level")); got != string(d.levelOf()) {
-			t.Fatalf("round %d: %s is stored, and the level is %s", round, got, d.levelOf())
+		if got := string(rawjson.Get(stored.Level, "level")); got != string(d.memory.levelOf()) {
+			t.Fatalf("round %d: %s is stored, and the level is %s", round, got, d.memory.levelOf())
 		}
 	}
 }

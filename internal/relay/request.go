@@ -103,7 +103,7 @@ func (r *Relay) setLevels(ctx context.Context, x *front.Exchange, asked resolve.
 	ctx, cancel := context.WithTimeout(ctx, sideTime)
 	defer cancel()
 	bind := r.sessions.of(x.Session)
-	bind.setLevel(x.Params)
+	bind.memory.setLevel(x.Params)
 	var wg sync.WaitGroup
 	with := new(gate.Charge)
 	for _, h := range bind.all() {

@@ -18,12 +18,12 @@ func (s *sessions) makeRoom(o *owner, b *backend) (gone <-chan struct{}) {
 	before := time.Now().Add(-s.left)
 	for d := s.leftFirst(o, b, before); d != nil; d = s.leftFirst(o, b, before) {
 		d.mu.Lock()
-		if h, _ := spare(d, b, before); h != nil { // no request has come since
+		if h, _ := d.spare(b, before); h != nil { // no request has come since
 			gone = h.link.ctx.Done()               // restLink closes it
 			if c := h.link.live.Load(); c != nil { // it has not ended by itself meanwhile
 				gone = upstream.Gone(c.conn)
 			}
-			restLink(d, h)
+			d.restLink(h)
 		}
 		d.mu.Unlock()
 		if gone != nil {
@@ -43,7 +43,7 @@ func (s *sessions) leftFirst(o *owner, b *backend, before time.Time) (first *bin
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if h, since := spare(d, b, before); h != nil {
+		if h, since := d.spare(b, before); h != nil {
 			first, before = d, since
 		}
 		return true
@@ -54,16 +54,16 @@ func (s *sessions) leftFirst(o *owner, b *backend, before time.Time) (first *bin
 // spare returns a link of a session whose process may be ended, and since when the session is
 // idle; nil: there is none. The caller holds mu: a request that comes later finds the link
 // closed and gets another.
-func spare(d *binding, b *backend, before time.Time) (h *held, since time.Time) {
-	since, idle := d.session.IdleSince()
+func (u *usage) spare(b *backend, before time.Time) (h *held, since time.Time) {
+	since, idle := u.session.IdleSince()
 	if !idle || !since.Before(before) {
 		return nil, since
 	}
-	i := slices.IndexFunc(d.links, func(h *held) bool { return (b == nil || h.link.b == b) && h.link.spare(before) })
+	i := slices.IndexFunc(u.links, func(h *held) bool { return (b == nil || h.link.b == b) && h.link.spare(before) })
 	if i < 0 {
 		return nil, since
 	}
-	return d.links[i], since
+	return u.links[i], since
 }
 
 // spare reports whether the link has a process of one session that does nothing for it.

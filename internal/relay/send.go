@@ -75,7 +75,7 @@ func (l *link) during(c *liveConn, x *front.Exchange, e upstream.Event) {
 	case protocol.IsChange(e.Method), e.Method == protocol.TaskChanged && c.era == front.Modern: // for those that listen, with their names
 		l.hub.publish(e)
 	case e.Method == "notifications/message" && x.Era == front.Modern && !era.HearsLog(x, e.Params):
-	case e.Method == "notifications/message" && x.Session != nil && !l.private() && !bound(x.Session).hearsLog(e.Params):
+	case e.Method == "notifications/message" && x.Session != nil && !l.private() && !bound(x.Session).memory.hearsLog(e.Params):
 	case blocked(e.Method):
 	case !l.asks.questions.passes(func() question.Client { return question.InCall(x) }, &e):
 	case x.Server == "":

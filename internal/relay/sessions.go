@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/doorward/doorward/internal/downstream/front"
@@ -14,9 +13,11 @@ import (
 // of returns the binding of a session, made on first use.
 func (s *sessions) of(session *front.Session) *binding {
 	return session.Attached(func() front.Attachment {
-		d := &binding{sessions: s, session: session}
-		d.recall()
-		d.leave = s.audience.Join(d.announce)
+		d := &binding{usage: usage{session: session}, sessions: s}
+		d.memory = memory{usage: &d.usage, table: s.table, kept: make(map[string]map[string]bool), rested: make(map[string]bool)}
+		d.stream = stream{usage: &d.usage, table: s.table, sight: s.sight}
+		d.memory.recall()
+		d.leave = s.audience.Join(d.stream.announce)
 		s.bindings.Store(d, nil)
 		return d
 	}).(*binding)
@@ -51,20 +52,20 @@ func (d *binding) link(b *backend, init func() []byte) (l *link, joined bool) {
 		return h.link, false
 	}
 	d.replaced(b)
-	h := &held{watcher: &watcher{want: subscribe.Lists(), listens: d.listens || d.session.Listening(), session: d.session}}
-	h.watcher.deliver = func(e upstream.Event) { d.deliver(b, e) }
+	h := &held{watcher: &watcher{want: subscribe.Lists(), listens: d.stream.listens || d.session.Listening(), session: d.session}}
+	h.watcher.deliver = func(e upstream.Event) { d.stream.deliver(b, e) }
 	h.watcher.sees = func() bool { return d.sessions.sight.visible(d.session.Owner(), b.Name) }
 	h.watcher.again = func(uri string, with *gate.Charge) bool { return d.subscribesAgain(b, uri, with) }
 	d.place(h, b, init)
 	h.stop = h.link.hub.watch(h.watcher)
 	d.links = append(d.links, h)
-	b.tasks.restore(d.session.Who.Name(), b.Name, d.tasks)
+	b.tasks.restore(d.session.Who.Name(), b.Name, d.memory.tasks)
 	if d.closed {
 		h.close()
-	} else if len(d.kept[b.Name]) > 0 || d.rested[b.Name] && h.watcher.listens {
+	} else if len(d.memory.kept[b.Name]) > 0 || d.memory.rested[b.Name] && h.watcher.listens {
 		go d.setUp(b, h)
 	}
-	delete(d.rested, b.Name)
+	delete(d.memory.rested, b.Name)
 	return h.link, true
 }
 
@@ -82,33 +83,18 @@ func (s *sessions) rest(before time.Time) {
 // only waits for changes would not do so.
 func (s *sessions) follow() {
 	s.bindings.Range(func(k, _ any) bool {
-		if d := k.(*binding); d.session.Listening() && leaveReplaced(d) {
+		if d := k.(*binding); d.session.Listening() && d.leaveReplaced() {
 			go d.subscribeAgain(front.ListeningOf(d.session))
 		}
 		return true
 	})
 }
 
-// leaveReplaced gives up the links of a session to servers that were replaced, and reports whether
-// there were any.
-func leaveReplaced(d *binding) (left bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, h := range slices.Clone(d.links) {
-		if b := d.sessions.table.Load().byName[h.link.b.Name]; b != nil && b != h.link.b {
-			awaits(d, h.link.b.Name)
-			d.giveUp(h)
-			left = true
-		}
-	}
-	return left
-}
-
 // subscribeAgain links the session to the servers at whose resources it was subscribed in an
 // earlier run, and to those that it used before a pause, so that it receives changes before it
 // calls anything there.
 func (d *binding) subscribeAgain(x *front.Exchange) {
-	for _, server := range d.awaited() {
+	for _, server := range d.memory.awaited() {
 		if b := d.sessions.table.Load().byName[server]; b != nil && d.sessions.sight.visible(x.Who, server) {
 			d.sessions.linkFor(x, b)
 		}

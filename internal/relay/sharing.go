@@ -72,7 +72,7 @@ func (l *link) restoreLevel(ctx context.Context, c *liveConn) {
 	var most *front.Session
 	least := len(era.Levels)
 	for _, s := range l.hub.watchers.sessions() {
-		if rank := era.Severity(bound(s).levelOf()); rank >= 0 && rank < least {
+		if rank := era.Severity(bound(s).memory.levelOf()); rank >= 0 && rank < least {
 			least, most = rank, s
 		}
 	}

@@ -89,7 +89,7 @@ func TestTheSubscriptionsOfASessionAreBounded(t *testing.T) {
 			d := bound(h.sessionOf(c))
 			d.mu.Lock()
 			for i := range maxObjects - 1 {
-				d.keep("elsewhere", slices.Values([]string{fmt.Sprint(i)}))
+				d.memory.keep("elsewhere", slices.Values([]string{fmt.Sprint(i)}))
 			}
 			d.mu.Unlock()
 			equal(t, "one too many", ask("subscribe", "b"), "-32602")

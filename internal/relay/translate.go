@@ -61,7 +61,7 @@ func (tr *translation) modernMeta(x *front.Exchange, b *backend) []rawjson.Edit 
 		{Key: wire.MetaCapabilities, Value: tr.carried(x, b, rawjson.Get(x.Session.Init.Params(), "capabilities"))},
 		{Key: wire.MetaClientInfo, Value: info},
 	}
-	if level := bound(x.Session).levelOf(); level != nil {
+	if level := bound(x.Session).memory.levelOf(); level != nil {
 		edits = append(edits, rawjson.Edit{Key: wire.MetaLogLevel, Value: level})
 	}
 	return edits
