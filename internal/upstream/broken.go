@@ -25,14 +25,23 @@ func (in *intake) refused(b []byte) error {
 	g := guess(b)
 	switch {
 	case !g.message:
-		in.stream.srv.counts.garbage.Add(1)
-		in.stream.srv.diagnostics.garbled(b)
+		in.stray(b)
 	default:
 		in.bad++
 		in.stream.srv.counts.violations.Add(1)
 		in.blame(g)
 	}
 	return in.tooMuch()
+}
+
+// stray counts what is no message. It is kept for the owner if a program printed it; a text that
+// came over the network is kept nowhere, because it can repeat the credential.
+func (in *intake) stray(b []byte) {
+	srv := in.stream.srv
+	srv.counts.garbage.Add(1)
+	if srv.def.Kind == KindStdio {
+		srv.diagnostics.garbled(b)
+	}
 }
 
 // count forgets what was refused more than badTime ago.
