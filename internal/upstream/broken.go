@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"time"
 )
@@ -34,13 +35,19 @@ func (in *intake) refused(b []byte) error {
 	return in.tooMuch()
 }
 
-// stray counts what is no message. It is kept for the owner if a program printed it; a text that
-// came over the network is kept nowhere, because it can repeat the credential.
+// stray counts what is no message. It is kept for the owner if a program printed it, and the log
+// says once of each process that there is some, without the text; a text that came over the network
+// is kept nowhere, because it can repeat the credential.
 func (in *intake) stray(b []byte) {
 	srv := in.stream.srv
 	srv.counts.garbage.Add(1)
-	if srv.def.Kind == KindStdio {
-		srv.diagnostics.garbled(b)
+	if srv.def.Kind != KindStdio {
+		return
+	}
+	srv.diagnostics.garbled(b)
+	if !in.strayed {
+		in.strayed = true
+		srv.log.Warn("the program prints lines on standard output that are not MCP messages; while it starts, doorward status shows the last one", slog.Int("bytes", len(b)))
 	}
 }
 
