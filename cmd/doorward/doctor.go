@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,6 +164,42 @@ func directoryCheck(name, path string) health.Check {
 	return k
 }
 
+// builtinDefaults stands for a configuration without a file.
+const builtinDefaults = "the built-in defaults"
+
+// ofFile makes the check of the configuration in force, the first one, a warning if the daemon uses another file
+// than the one that is checked here.
+func ofFile(checks []health.Check, here, there string) []health.Check {
+	if sameFile(here, there) {
+		return checks
+	}
+	k := &checks[0]
+	if k.State == health.OK {
+		k.State = health.Warn
+	}
+	k.Found += "; this command checks " + cmp.Or(here, builtinDefaults)
+	if there != "" {
+		k.Todo = strings.TrimSpace(k.Todo + " Run doorward doctor --config " + there + " to check the one in force.")
+	}
+	if here != "" {
+		k.Todo = strings.TrimSpace(k.Todo + " To use the other one, start the daemon with --config " + here + ".")
+	}
+	return checks
+}
+
+// sameFile reports whether two paths name one file; empty: none.
+func sameFile(a, b string) bool {
+	if a == b || a == "" || b == "" {
+		return a == b
+	}
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
 // existing returns a path if it exists, otherwise the nearest directory above it that does.
 func existing(path string) string {
 	for path != filepath.Dir(path) && !exists(path) {
@@ -186,7 +223,7 @@ func daemonChecks(ctx context.Context, o *invocation) []health.Check {
 	if s.Version != version {
 		k.State, k.Found, k.Todo = health.Warn, fmt.Sprintf("the daemon has version %s, this program %s", s.Version, version), "Restart the daemon."
 	}
-	return append([]health.Check{k}, health.OfStatus(s)...)
+	return append([]health.Check{k}, ofFile(health.OfStatus(s), o.configFile(), s.Configuration.File)...)
 }
 
 // portChecks checks whether another program uses the addresses of the configuration.

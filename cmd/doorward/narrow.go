@@ -8,6 +8,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/plaintext"
 	"github.com/doorward/doorward/internal/daemon/admin"
+	"github.com/doorward/doorward/internal/trust/audit"
 	"github.com/doorward/doorward/internal/upstream/process"
 )
 
@@ -73,6 +74,9 @@ func statusNarrow(s admin.Status, width int) string {
 	}
 	head := fmt.Sprintf("doorward %s  %s  sessions %d  audit %s at %d", s.Version, ready, s.Sessions, s.Audit.State, s.Audit.Seq)
 	b.WriteString(fit(head, width) + "\n")
+	if text := unrecorded(s.Audit); text != "" {
+		b.WriteString(folded(text, 4, width, mostFolded+1))
+	}
 	if text := notInForce(s.Configuration); text != "" {
 		b.WriteString(folded(text, 4, width, mostFolded))
 	}
@@ -99,6 +103,20 @@ func statusNarrow(s admin.Status, width int) string {
 	}
 	b.WriteString("\n" + fit("doorward status -v shows everything, including the sandboxes.", width) + "\n")
 	return b.String()
+}
+
+// unrecorded says that acts are refused because they cannot be recorded, and what to do; empty:
+// they can be.
+func unrecorded(a admin.Audit) string {
+	todo := "; doorward audit verify checks what is there"
+	switch a.State {
+	case audit.StateFull:
+		todo = "; make room on the disk, and it goes on by itself"
+	case audit.StateFailed:
+	default:
+		return ""
+	}
+	return "no record can be written, so acts that need one are refused" + todo + " (" + a.Reason + ")"
 }
 
 // notInForce says which changes of the configuration are not in force, and why; empty: none.

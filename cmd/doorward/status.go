@@ -53,6 +53,9 @@ func statusText(s admin.Status) string {
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "doorward %s\tready %v\tsessions %d\taudit %s at %d\n", s.Version, s.Ready, s.Sessions, s.Audit.State, s.Audit.Seq)
 	fmt.Fprintf(w, "configuration\t%s\t%s\n\n", plaintext.Line(cmp.Or(s.Configuration.File, "the built-in defaults")), plaintext.Line(notInForce(s.Configuration)))
+	if text := unrecorded(s.Audit); text != "" {
+		fmt.Fprintf(w, "record\t%s\n\n", plaintext.Line(text))
+	}
 	for _, l := range s.Listeners {
 		fmt.Fprintf(w, "%s\t%s\t%s\tauth %s\t%s\n", l.State, l.Network, l.Addr, l.Auth, l.Reason)
 		for _, reason := range slices.Sorted(maps.Keys(l.Refused)) {

@@ -103,10 +103,14 @@ func (b *backend) tried(ctx context.Context, err error) {
 func (b *backend) whyNot(err error) string {
 	text := strings.TrimPrefix(err.Error(), "connecting to server "+b.Name+": ")
 	end, lines := b.Upstream.LastWords()
+	said := b.strayed()
 	if end == "" || !errors.Is(err, upstream.ErrLost) && !errors.Is(err, upstream.ErrNotSent) {
+		if said != "" && errors.Is(err, upstream.ErrTimeout) {
+			text += "; " + said
+		}
 		return text
 	}
-	switch said := b.strayed(); {
+	switch {
 	case len(lines) > 0:
 		end += ": " + lines[0]
 	case said != "":

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"time"
 )
@@ -25,14 +26,29 @@ func (in *intake) refused(b []byte) error {
 	g := guess(b)
 	switch {
 	case !g.message:
-		in.stream.srv.counts.garbage.Add(1)
-		in.stream.srv.diagnostics.garbled(b)
+		in.stray(b)
 	default:
 		in.bad++
 		in.stream.srv.counts.violations.Add(1)
 		in.blame(g)
 	}
 	return in.tooMuch()
+}
+
+// stray counts what is no message. It is kept for the owner if a program printed it, and the log
+// says once of each process that there is some, without the text; a text that came over the network
+// is kept nowhere, because it can repeat the credential.
+func (in *intake) stray(b []byte) {
+	srv := in.stream.srv
+	srv.counts.garbage.Add(1)
+	if srv.def.Kind != KindStdio {
+		return
+	}
+	srv.diagnostics.garbled(b)
+	if !in.strayed {
+		in.strayed = true
+		srv.log.Warn("the program prints lines on standard output that are not MCP messages; while it starts, doorward status shows the last one", slog.Int("bytes", len(b)))
+	}
 }
 
 // count forgets what was refused more than badTime ago.

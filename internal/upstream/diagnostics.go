@@ -11,21 +11,22 @@ const (
 	diagnosticBytes = 200 // bytes that are kept of each line
 )
 
-// diagnostics holds the last lines that the processes of a server wrote to standard error, and how
-// the last one ended. Only the owner of the daemon sees it.
+// diagnostics holds the last lines that the processes of a server wrote to standard error, how the
+// last one ended, and what it printed on standard output that is no message. Only the owner of the daemon sees it.
 type diagnostics struct {
 	mu    sync.Mutex
 	lines []string
 	fault string // the first line of the last process of the highest rank above 0
 	end   string
-	stray string // the last line on standard output that was no message
+	said  int64  // lines on standard output that were no messages
+	stray string // the last of them
 }
 
 // begin forgets the lines of earlier processes when a new one starts.
 func (s *diagnostics) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault, s.lines = "", nil
+	s.fault, s.lines, s.said, s.stray = "", nil, 0, ""
 }
 
 // rank says how well a line tells why a process ended: 3 names an error, 2 is a sentence of npm's
@@ -85,10 +86,12 @@ func clipped(line string) string {
 	return line
 }
 
+// garbled keeps a line of standard output that is no message.
 func (s *diagnostics) garbled(b []byte) {
 	line := clipped(strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), 2*diagnosticBytes)])), "?"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.said++
 	s.stray = line
 }
 

@@ -34,6 +34,7 @@ type intake struct {
 	bad     int       // invalid messages since the last good one, and since the time below
 	badSize int       // bytes of all lines that were refused
 	since   time.Time // when the counts began
+	strayed bool      // it is logged that a program prints what is no message
 }
 
 // accept takes one message, or whatever the server sent in its place, and passes it on.

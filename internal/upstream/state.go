@@ -46,12 +46,12 @@ func (s *Server) LastWords() (end string, lines []string) {
 	return s.diagnostics.end, lines
 }
 
-// Stray returns how many lines on standard output, or events, were no messages, and the last
-// of these lines, of at most 200 bytes.
+// Stray returns how many lines on standard output were no messages since a process was last
+// started, and the last of these lines, of at most 200 bytes. A server over the network has none.
 func (s *Server) Stray() (n int64, last string) {
 	s.diagnostics.mu.Lock()
 	defer s.diagnostics.mu.Unlock()
-	return s.counts.garbage.Load(), s.diagnostics.stray
+	return s.diagnostics.said, s.diagnostics.stray
 }
 
 // Address returns the URL of a server over the network; empty: it has none.

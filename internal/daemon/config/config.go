@@ -228,7 +228,7 @@ type Store struct {
 // Limits holds the limits of the whole daemon.
 type Limits struct {
 	BodyBytes            int64         `yaml:"body_bytes" default:"4194304" min:"1024" max:"1073741824" doc:"Largest request body in bytes."`
-	AnswerBytes          int           `yaml:"answer_bytes" default:"16777216" min:"65536" max:"1073741824" doc:"Largest message of a server in bytes. A larger one is dropped and fails the call that it answers; other calls go on."`
+	AnswerBytes          int           `yaml:"answer_bytes" default:"16777216" min:"65536" max:"1073741824" doc:"Largest message of a server in bytes. A larger one is dropped and fails the call that it answers; other calls go on. A client can have a lower limit of its own: the TypeScript SDK ends a connection over standard streams, such as that of doorward connect, at a message above 10 MiB."`
 	Sessions             int           `yaml:"sessions" default:"1000" min:"1" max:"1000000" doc:"Most sessions at once."`
 	SessionsPerPrincipal int           `yaml:"sessions_per_principal" default:"64" min:"1" max:"1000000" doc:"Most sessions of one principal, and most open subscriptions/listen of one. Applied to the daemon's own user, on the socket and on loopback, only when it is set here."`
 	Children             int           `yaml:"children" default:"256" min:"1" max:"65536" doc:"Most child processes of all servers together."`

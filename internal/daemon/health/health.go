@@ -78,6 +78,8 @@ func ofServer(v admin.Server) Check {
 		case v.Kind == builtin:
 			k.Todo = "Correct what the reason names, such as the database of store; the daemon tries again by itself."
 		}
+	case v.State == "starting" && v.Reason != "":
+		k.State, k.Found, k.Todo = Warn, "starting: "+v.Reason, "Run doorward status for what it prints; a program that prints other text than MCP messages may never answer."
 	case len(v.Withheld) > 0:
 		k.State, k.Found, k.Todo = Warn, fmt.Sprintf("%d definitions are withheld", len(v.Withheld)), "Look at Decisions, or run doorward trust "+v.Name+"."
 	case len(v.Problems) > 0:
