@@ -16,20 +16,36 @@ import (
 	"github.com/doorward/doorward/internal/trust/wire"
 )
 
-// served returns a client of h, which is served on a socket until the test ends.
-func served(t *testing.T, h http.HandlerFunc) *Client {
+// socketPath returns the path of a socket, short enough for each system.
+func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dw")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// serveAt serves h on a socket until the test ends.
+func serveAt(t *testing.T, socket string, h http.Handler) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, c := &http.Server{Handler: h}, New(filepath.Join(dir, "s"), "test")
+	server := &http.Server{Handler: h}
 	go server.Serve(l)
-	t.Cleanup(func() { c.Close(); server.Close(); os.RemoveAll(dir) })
+	t.Cleanup(func() { server.Close() })
+}
+
+// served returns a client of a daemon that answers with h until the test ends.
+func served(t *testing.T, h http.Handler) *Client {
+	t.Helper()
+	socket := socketPath(t)
+	serveAt(t, socket, h)
+	c := New(socket, "test")
+	t.Cleanup(c.Close)
 	return c
 }
 
@@ -40,7 +56,7 @@ func served(t *testing.T, h http.HandlerFunc) *Client {
 func resumed(t *testing.T, status int, answer string) (attempts int, holder string) {
 	t.Helper()
 	var n atomic.Int32
-	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+	c := served(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		m, _ := wire.Parse(body, wire.FromClient)
 		name, _ := rawjson.GetString(m.Params, "name")
@@ -57,7 +73,7 @@ func resumed(t *testing.T, status int, answer string) (attempts int, holder stri
 		default:
 			w.Write(rawjson.AppendResult(nil, m.ID, []byte(`{"content":[]}`)))
 		}
-	})
+	}))
 	s := &shim{c: c, ctx: t.Context(), o: ConnectOptions{Server: "agent", Out: io.Discard, Log: slog.New(slog.DiscardHandler)}}
 	l := &s.legacy
 	l.holder, l.id, l.version = "a", "b", protocol.LatestLegacy
