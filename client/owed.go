@@ -43,6 +43,7 @@ func (o *owed) subscribe(done func(uri string)) {
 			done(uri)
 		case ok:
 			o.leave(uri)
+			ok = !o.wants(uri) // again by now: the end may have crossed another beginning
 		}
 		return ok
 	})

@@ -38,7 +38,7 @@ type backend struct {
 	asking  askers
 	tasks   taskOwners
 	unasked content.Tally
-	// greeted is the connection opened last, maybe to the server that this one replaces; it shows
+	// greeted is the connection opened last, maybe to an earlier server of this name; it shows
 	// what the server declares.
 	greeted atomic.Pointer[liveConn]
 	owed    listing.Owed
@@ -343,6 +343,21 @@ func (b *backend) starting() bool {
 type table struct {
 	byName map[string]*backend
 	sorted []*backend
+	// greeted has the last connections to the servers of earlier generations, by name: a server
+	// that a reload adds again is announced to the sessions that it had declared changes to.
+	greeted map[string]*liveConn
+}
+
+// declared returns the last connection to each server of this generation and of those before.
+func (t *table) declared() map[string]*liveConn {
+	last := make(map[string]*liveConn, len(t.sorted))
+	maps.Copy(last, t.greeted)
+	for _, b := range t.sorted {
+		if c := b.greeted.Load(); c != nil {
+			last[b.Name] = c
+		}
+	}
+	return last
 }
 
 // minglesTasks reports whether a server has the tasks of several principals in one place. A program

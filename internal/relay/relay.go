@@ -138,6 +138,9 @@ func (r *Relay) recordNow(line *audit.Record) {
 func (r *Relay) SetServers(servers []Server) {
 	old := r.table.Load()
 	t := &table{byName: make(map[string]*backend, len(servers))}
+	if old != nil {
+		t.greeted = old.declared()
+	}
 	for _, s := range servers {
 		b := newBackend(s)
 		if old != nil && old.byName[s.Name] != nil {
@@ -145,8 +148,10 @@ func (r *Relay) SetServers(servers []Server) {
 				b = was
 			} else {
 				b.fallen.Store(was.fallen.Load() + replaced)
-				b.greeted.Store(was.greeted.Load())
 			}
+		}
+		if c := t.greeted[s.Name]; c != nil {
+			b.greeted.CompareAndSwap(nil, c)
 		}
 		t.byName[s.Name] = b
 		t.sorted = append(t.sorted, b)
