@@ -22,7 +22,10 @@ func (x *changeRun) silence() {
 				x.quiet("with " + c.route + " configured") // its clients hear it before it is denied
 			}
 			if !x.w.denied(kind, c.route) {
-				x.did = append(x.did, x.decide(kind, c.route))
+				x.subscribe(kind, c.route, true)
+				x.quiet("with subscriptions to " + c.route)
+				x.w.deny(kind, c.route)
+				x.did = append(x.did, c.route+" is denied to "+kind+", which is subscribed to it")
 			}
 		}
 		x.silent(kind)
@@ -30,11 +33,21 @@ func (x *changeRun) silence() {
 	for _, kind := range changeCallers {
 		for _, server := range x.w.names {
 			if x.w.denied(kind, server) {
+				x.subscribe(kind, server, false) // what changed meanwhile is not reported later
 				x.did = append(x.did, x.decide(kind, server))
 			}
 		}
 	}
 	x.quiet("with all allowed")
+}
+
+// subscribe makes the clients of a kind subscribe to the resource of a server, or no more.
+func (x *changeRun) subscribe(kind, server string, on bool) {
+	for _, c := range x.clients {
+		if c.kind == kind && (c.route == "" || c.route == server) {
+			c.subscribe(x.ctx, server, on)
+		}
+	}
 }
 
 // silent changes what policy denies to a kind of principal, and its clients hear nothing of it.
