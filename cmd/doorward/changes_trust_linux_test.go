@@ -66,7 +66,7 @@ func (w *changeWorld) admin(path string, in, out any) (why string) {
 	}
 	req.Header.Set("Authorization", "Bearer "+w.tokens["admin"])
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := w.http.Do(req)
 	if err != nil {
 		return err.Error()
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type changeWorld struct {
 	names   []string // of all servers
 	servers map[string]*changeServer
 	port    int
+	http    *http.Client      // of the operator
 	tokens  map[string]string // changes: of the clients of kind token; admin: of the operator
 
 	mu      sync.Mutex
@@ -35,7 +37,7 @@ type changeWorld struct {
 }
 
 func newChangeWorld(t *testing.T, kinds []string) *changeWorld {
-	w := &changeWorld{t: t, servers: make(map[string]*changeServer), entries: make(map[string]int), since: make(map[string]time.Time), tokens: make(map[string]string), port: doortest.FreePort(t)}
+	w := &changeWorld{t: t, servers: make(map[string]*changeServer), entries: make(map[string]int), since: make(map[string]time.Time), tokens: make(map[string]string), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, port: doortest.FreePort(t)}
 	w.d = newMailDir(t, "changes", "")
 	for _, kind := range kinds {
 		s := newChangeServer(t, kind, w.d.dir)
