@@ -35,6 +35,16 @@ func (x *changeRun) do(a changeAct) string {
 	s, c := x.w.servers[server], x.clients[a.b%len(x.clients)]
 	what := []string{"tools", "prompts", "resources", "text", "text"}[a.c%5]
 	switch n := a.what; {
+	case n < 5:
+		list := []string{"tools", "prompts"}[a.b%2]
+		s.describe(list)
+		return "the description of one of the " + list + " of " + server + " changes"
+	case n < 9:
+		if x.w.configured(server) == 0 {
+			return "nothing"
+		}
+		x.trust(server)
+		return server + " is trusted"
 	case n < 30:
 		s.change(what, a.b, true)
 		return what + " of " + server + " changes"
@@ -67,7 +77,7 @@ func (x *changeRun) do(a changeAct) string {
 		x.w.configure(server, now)
 		return fmt.Sprintf("%s is configured: %d", server, now)
 	case n < 70:
-		return x.decide([]string{"uid", "loopback"}[a.b%2], server)
+		return x.decide(changeCallers[a.b%3], server)
 	case n < 77:
 		if x.falls++; x.falls > 3 {
 			return "nothing"
@@ -82,6 +92,11 @@ func (x *changeRun) do(a changeAct) string {
 		}
 		s.change(what, a.b, true)
 		return "restart of " + server + ", and then " + what + " changes"
+	case n >= 95:
+		for _, kind := range changeCallers {
+			x.silent(kind)
+		}
+		return "changes that some may not hear"
 	case n >= 88:
 		x.quiet("between the acts")
 		return "quiet"
@@ -155,48 +170,6 @@ func (x *changeRun) quiet(when string) {
 	}
 }
 
-// silent changes what policy denies, and the clients to which it is denied hear nothing of it.
-// A notification of an earlier act may come late: doorward connect makes a listen again a second
-// or more after the daemon has ended it, and then tells its client to look again. So a client
-// fails only when it hears something in each of several rounds.
-func (x *changeRun) silent() {
-	for _, kind := range []string{"uid", "loopback"} {
-		var heard []string
-		for range 5 {
-			if heard = x.hears(kind); len(heard) == 0 {
-				break
-			}
-		}
-		if len(heard) > 0 {
-			x.w.t.Errorf("of changes that %s may not hear: %s", kind, strings.Join(heard, ", "))
-		}
-	}
-}
-
-// hears changes what policy denies to a kind of principal, and returns its clients that hear
-// something meanwhile.
-func (x *changeRun) hears(kind string) (all []string) {
-	before := make(map[*changeClient]int)
-	for _, c := range x.clients {
-		before[c] = c.hearings()
-	}
-	for _, server := range x.w.names {
-		if x.w.denied(kind, server) && x.w.configured(server) > 0 {
-			for _, what := range []string{"tools", "prompts", "resources", "text"} {
-				x.w.servers[server].change(what, 1, true)
-			}
-		}
-	}
-	x.quiet("after changes that " + kind + " may not hear")
-	time.Sleep(100 * time.Millisecond) // what must not arrive has no condition to wait for
-	for _, c := range x.clients {
-		if n := c.hearings() - before[c]; c.kind == kind && n > 0 {
-			all = append(all, fmt.Sprint(c.name, " heard ", n))
-		}
-	}
-	return all
-}
-
 // tell prints what was done and what the clients with a fault saw.
 func (x *changeRun) tell() {
 	x.w.t.Logf("acts:\n%s", strings.Join(x.did, "\n"))
@@ -207,13 +180,6 @@ func (x *changeRun) tell() {
 			c.mu.Unlock()
 		}
 	}
-}
-
-// hearings returns how many notifications of changes the client has heard.
-func (c *changeClient) hearings() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.heard
 }
 
 // forget notes that a subscription could not be made again.

@@ -20,7 +20,7 @@ import (
 type changeClient struct {
 	world  *changeWorld
 	name   string
-	kind   string // of its principal: uid, loopback
+	kind   string // of its principal: see changeCallers
 	route  string // of one server; empty: the aggregate
 	modern bool
 	wire   changeWire
@@ -189,6 +189,10 @@ func (c *changeClient) fetch(ctx context.Context, key string) error {
 		for _, e := range entries {
 			text, _ := e[member].(string)
 			if server, name := c.split(key, text); c.world.servers[server] != nil {
+				if version, _ := e["description"].(string); version != "" {
+					name += ":" + version
+					c.world.mayList(c, server, key, version)
+				}
 				names = append(names, server+"/"+name)
 				c.world.mayHear(c, server, begun, text+" on "+key+"/list")
 			}

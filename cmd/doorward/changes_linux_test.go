@@ -58,9 +58,9 @@ func runChanges(t *testing.T, seed uint64) {
 			c.wire.close()
 		}
 	}()
-	for i := range 6 {
-		kind, route, modern := []string{"uid", "loopback"}[i%2], "", i%4 > 1
-		if i > 3 {
+	for i := range 9 {
+		kind, route, modern := changeCallers[i%3], "", i%2 > 0
+		if i > 5 {
 			route, modern = w.names[r.IntN(len(w.names))], r.IntN(2) == 0
 		}
 		c := w.client(strings.TrimSpace(fmt.Sprint(i, " ", kind, " ", route)), kind, route, modern)
@@ -91,7 +91,8 @@ func runChanges(t *testing.T, seed uint64) {
 		x.open(c, true)
 	}
 	x.quiet("with all streams open")
-	x.silent()
+	x.silence()
+	x.trustEach()
 	x.all()
 	x.quiet("after a change of all")
 	x.tell()
@@ -104,7 +105,7 @@ func (w *changeWorld) client(name, kind, route string, modern bool) *changeClien
 	if modern {
 		c.name += " modern"
 	}
-	if kind == "loopback" {
+	if kind != "uid" {
 		c.wire = &changeHTTP{c: c, http: &http.Client{Transport: &http.Transport{}}}
 		return c
 	}

@@ -30,6 +30,8 @@ type changeServer struct {
 
 	mu       sync.Mutex
 	lists    map[string]int // by list: entry n is listed if bit n is set
+	said     map[string]int // by list: version of the description of its first entry
+	trusted  map[string]int // the same, of the version that the operator approved last
 	text     int            // version of the resource's text
 	peers    map[*changePeer]bool
 	sessions map[string]*changePeer // of HTTP, by id
@@ -56,7 +58,7 @@ var changeKinds = []string{"stdio legacy shared", "stdio legacy session", "stdio
 func newChangeServer(t *testing.T, kind, mark string) *changeServer {
 	f := strings.Fields(kind)
 	transport, era, instances := f[0], f[1], f[2]
-	s := &changeServer{name: strings.ReplaceAll(kind, " ", "-"), modern: era == "modern", lists: make(map[string]int), peers: make(map[*changePeer]bool), sessions: make(map[string]*changePeer), hangUp: func() {}}
+	s := &changeServer{name: strings.ReplaceAll(kind, " ", "-"), modern: era == "modern", lists: make(map[string]int), said: make(map[string]int), trusted: make(map[string]int), peers: make(map[*changePeer]bool), sessions: make(map[string]*changePeer), hangUp: func() {}}
 	for list := range changeLists {
 		s.lists[list] = 1<<changeEntries - 1
 	}
@@ -98,11 +100,17 @@ func runChanging(args []string) error {
 	return errors.Join(err, errors.New("hung up"))
 }
 
-// names returns what a list contains, without the name of the server.
+// names returns what clients get of a list: names with the versions of descriptions, without the name of the server.
 func (s *changeServer) names(list string) (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.namesLocked(list)
+	all = s.namesLocked(list)
+	if n := s.said[list]; n != s.trusted[list] {
+		return all[1:] // the first is withheld
+	} else if n > 0 {
+		all[0] += fmt.Sprint(":", n)
+	}
+	return all
 }
 
 func (s *changeServer) namesLocked(list string) (all []string) {
@@ -234,8 +242,11 @@ func (s *changeServer) hear(p *changePeer, text []byte) (answer string) {
 		result = obj{"supportedVersions": []string{"2026-07-28"}, "capabilities": caps}
 	case strings.HasSuffix(q.Method, "/list") && changeLists[list] != "":
 		entries := []obj{}
-		for _, name := range s.namesLocked(list) {
+		for i, name := range s.namesLocked(list) {
 			e := obj{"name": name}
+			if n := s.said[list]; i == 0 && n > 0 {
+				e["description"] = fmt.Sprint(n)
+			}
 			if list == "tools" {
 				e["inputSchema"] = obj{"type": "object"}
 			} else if list == "resources" {

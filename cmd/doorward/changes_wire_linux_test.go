@@ -115,6 +115,9 @@ func (w *changeHTTP) send(ctx context.Context, method string, m obj, session str
 	} else if w.last != "" {
 		req.Header.Set("Last-Event-ID", w.last)
 	}
+	if w.c.kind == "token" {
+		req.Header.Set("Authorization", "Bearer "+w.c.world.tokens["changes"])
+	}
 	if session != "" {
 		req.Header.Set("Mcp-Session-Id", session)
 	}

@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,10 @@ import (
 	"github.com/doorward/doorward/test/doortest"
 )
 
+// changeCallers are the kinds of principal of the clients: on the Unix socket through doorward
+// connect, and over HTTP without and with a token.
+var changeCallers = []string{"uid", "loopback", "token"}
+
 // changeWorld is a daemon with its servers, and what policy and configuration let clients see.
 type changeWorld struct {
 	t       *testing.T
@@ -21,6 +27,8 @@ type changeWorld struct {
 	names   []string // of all servers
 	servers map[string]*changeServer
 	port    int
+	http    *http.Client      // of the operator
+	tokens  map[string]string // changes: of the clients of kind token; admin: of the operator
 
 	mu      sync.Mutex
 	entries map[string]int       // configured servers, with a number that is part of their entries
@@ -29,13 +37,19 @@ type changeWorld struct {
 }
 
 func newChangeWorld(t *testing.T, kinds []string) *changeWorld {
-	w := &changeWorld{t: t, servers: make(map[string]*changeServer), entries: make(map[string]int), since: make(map[string]time.Time), port: doortest.FreePort(t)}
+	w := &changeWorld{t: t, servers: make(map[string]*changeServer), entries: make(map[string]int), since: make(map[string]time.Time), tokens: make(map[string]string), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, port: doortest.FreePort(t)}
 	w.d = newMailDir(t, "changes", "")
 	for _, kind := range kinds {
 		s := newChangeServer(t, kind, w.d.dir)
 		w.names, w.servers[s.name], w.entries[s.name] = append(w.names, s.name), s, 120
 	}
 	w.write()
+	for name, scope := range map[string]string{"changes": "", "admin": "admin"} {
+		out, status := w.d.human("doorward", "token", "new", name, "--scope", scope)
+		if w.tokens[name] = regexp.MustCompile(`dw_\S+`).FindString(out); status != 0 || w.tokens[name] == "" {
+			t.Fatalf("token: %d %s", status, out)
+		}
+	}
 	w.d.start()
 	return w
 }
@@ -50,7 +64,7 @@ func (w *changeWorld) write() {
 		if n, ok := w.entries[name]; ok {
 			fmt.Fprintf(&config, "  %s: {%s, timeout: %ds}}\n", name, w.servers[name].entry, n)
 		}
-		for _, kind := range []string{"uid", "loopback"} {
+		for _, kind := range changeCallers {
 			if _, denied := w.since[kind+" "+name]; denied && w.entries[name] > 0 {
 				fmt.Fprintf(&policy, "forbid (principal in Kind::%q, action, resource in Server::%q);\n", kind, name)
 			}

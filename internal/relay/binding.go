@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/downstream/front"
+	"github.com/doorward/doorward/internal/relay/failure"
 	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
@@ -140,6 +142,9 @@ func (d *binding) setUp(b *backend, h *held) {
 	ctx, cancel := context.WithTimeout(d.session.Context(), dialTime)
 	defer cancel()
 	c, err := h.link.get(ctx) // also without resources: the connection reports changes of lists
+	if errors.Is(err, failure.ErrGone) {
+		return // policy denies what is not configured; the server may be configured again
+	}
 	with := new(gate.Charge)
 	uris := d.memory.awaitedOf(b)
 	uris = slices.DeleteFunc(uris, func(uri string) bool { return !d.takesUp(b, h, uri, with) })
