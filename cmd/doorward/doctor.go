@@ -20,6 +20,7 @@ import (
 	"github.com/doorward/doorward/internal/daemon"
 	"github.com/doorward/doorward/internal/daemon/admin"
 	"github.com/doorward/doorward/internal/daemon/auditkey"
+	"github.com/doorward/doorward/internal/daemon/config"
 	"github.com/doorward/doorward/internal/daemon/health"
 	"github.com/doorward/doorward/internal/downstream/listen"
 )
@@ -181,8 +182,8 @@ func ofFile(checks []health.Check, here, there string) []health.Check {
 	if there != "" {
 		k.Todo = strings.TrimSpace(k.Todo + " Run doorward doctor --config " + there + " to check the one in force.")
 	}
-	if here != "" {
-		k.Todo = strings.TrimSpace(k.Todo + " To use the other one, start the daemon with --config " + here + ".")
+	if path, err := filepath.Abs(here); err == nil && here != "" && here != config.Here { // that one needs doorward allow
+		k.Todo = strings.TrimSpace(k.Todo + " To use the other one, start the daemon with --config " + path + ".")
 	}
 	return checks
 }

@@ -348,13 +348,14 @@ type table struct {
 	greeted map[string]*liveConn
 }
 
-// declared returns the last connection to each server of this generation and of those before.
+// declared returns the last connection to each server of this generation and of those before,
+// with its era and its hello alone: the rest of a server that is removed is kept nowhere.
 func (t *table) declared() map[string]*liveConn {
 	last := make(map[string]*liveConn, len(t.sorted))
 	maps.Copy(last, t.greeted)
 	for _, b := range t.sorted {
 		if c := b.greeted.Load(); c != nil {
-			last[b.Name] = c
+			last[b.Name] = &liveConn{era: c.era, hello: c.hello}
 		}
 	}
 	return last

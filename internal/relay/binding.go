@@ -126,6 +126,7 @@ func (d *binding) opened(ctx context.Context, b *backend, c *liveConn) bool {
 // told to look again.
 func (d *binding) listen(x *front.Exchange) {
 	d.stream.opened(x.Gap)
+	d.leaveReplaced()
 	d.subscribeAgain(x)
 	for _, h := range d.all() {
 		h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.listens = true })
@@ -143,7 +144,7 @@ func (d *binding) setUp(b *backend, h *held) {
 	defer cancel()
 	c, err := h.link.get(ctx) // also without resources: the connection reports changes of lists
 	if errors.Is(err, failure.ErrGone) {
-		return // policy denies what is not configured; the server may be configured again
+		return
 	}
 	with := new(gate.Charge)
 	uris := d.memory.awaitedOf(b)
@@ -164,9 +165,10 @@ func (d *binding) setUp(b *backend, h *held) {
 // session. It changes nothing if the session has meanwhile unsubscribed or given up the link.
 func (d *binding) takesUp(b *backend, h *held, uri string, with *gate.Charge) bool {
 	allowed := d.subscribesAgain(b, uri, with)
+	removed := !allowed && over(b) // policy denies what is not configured; the server may be configured again
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.linked(b) != h || !d.memory.kept[b.Name][uri] {
+	if removed || d.linked(b) != h || !d.memory.kept[b.Name][uri] {
 		return false
 	}
 	d.memory.forget(b.Name, uri)

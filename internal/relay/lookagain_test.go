@@ -265,9 +265,9 @@ func TestAListenThatIsRefusedForOneClientGoesOnForOthers(t *testing.T) {
 			equal(t, "nothing is honoured", field(ack, "params", "notifications"), `{}`)
 			eventually(t, "another listen", func() bool { return s.listening() == 1 })
 			good.nextOf(protocol.ToolsChanged) // it is told to look again
-			s.change(protocol.ResourceUpdated, `{"uri":"file:///good","x":1.0}`)
-			for field(good.nextOf(protocol.ResourceUpdated), "params", "x") == "" {
-			}
+			change := func() { s.change(protocol.ResourceUpdated, `{"uri":"file:///good","x":1.0}`) }
+			for change(); field(good.nextOf(protocol.ResourceUpdated), "params", "x") == ""; change() {
+			} // a change may be one with an earlier one that is still to be sent
 		})
 	}
 }
