@@ -57,3 +57,29 @@ func TestAServerThatComesBackIsAnnounced(t *testing.T) {
 		}
 	}
 }
+
+// A session whose stream was closed while a reload replaced its server hears the new one from the
+// time its stream opens, before it calls anything.
+func TestAStreamThatOpensAfterAReplacementHearsTheNewServer(t *testing.T) {
+	t.Parallel()
+	for _, era := range eachEra {
+		for path, prefix := range eachPath {
+			t.Run(era+path, func(t *testing.T) {
+				t.Parallel()
+				s, again := stdio(t, "s", era), stdio(t, "s", era)
+				h := build(t, []Server{s.server()})
+				c := h.legacy(path, "uid:1000", `{}`)
+				c.call("resources/subscribe", `{"uri":"`+prefix+`file:///a"}`)
+				h.reload(again.server())
+				stream := c.listen()
+				everything(t, stream, prefix+"file:///a")
+				change := func() { again.change(protocol.ResourceUpdated, `{"uri":"file:///a","x":1.0}`) }
+				eventually(t, "the new server is subscribed to", func() bool {
+					return len(again.got("resources/subscribe")) > 0 || again.listening() > 0
+				})
+				for change(); field(stream.nextOf(protocol.ResourceUpdated), "params", "x") == ""; change() {
+				}
+			})
+		}
+	}
+}
