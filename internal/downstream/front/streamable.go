@@ -286,6 +286,9 @@ func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principa
 
 // hear attaches a GET stream to its log until the client leaves, and then calls back.
 func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64, back func()) {
+	if log == s.main {
+		out.lost = func() { f.listening(s, true) }
+	}
 	gap, ok := log.attachRaw(out, gen, after)
 	if !ok {
 		back()
@@ -303,6 +306,11 @@ func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after u
 		s.readers.Add(-1)
 		log.detach(gen)
 	})
+	f.listening(s, gap)
+}
+
+// listening tells the Handler that the standalone stream is open.
+func (f streamable) listening(s *Session, gap bool) {
 	x := ListeningOf(s)
 	x.Gap = gap
 	f.d.o.Handler.Notification(s.ctx, x)
@@ -314,7 +322,7 @@ func ListeningOf(s *Session) *Exchange {
 }
 
 // Listening is the method of the exchange that tells the Handler that a session's standalone
-// stream was opened. It is not an MCP method.
+// stream was opened, or that messages of the open stream were dropped. It is not an MCP method.
 const Listening = "doorward/listening"
 
 // resume returns the stream of an event id and the position in it. It searches only the
