@@ -13,7 +13,7 @@ RACE    := $(shell command -v gcc >/dev/null 2>&1 && echo -race -gcflags=$(UNWAT
 CONFORMANCE_RUNS    ?= 3
 CONFORMANCE_RESULTS ?= $(CURDIR)/test/conformance/RESULTS.md
 
-.PHONY: build supervisor run check test lint unit unit-packages unit-program unit-as-user powerloss chaos changes interop conformance bench waits fuzz mutate clean install dependencies clients postgres servers chromium bus console packages packages-test machine
+.PHONY: build supervisor run check test lint unit unit-packages unit-program unit-as-user powerloss chaos changes interop conformance bench waits fuzz mutate clean install dependencies clients postgres servers chromium bus console count packages packages-test machine
 
 # A supervisor is a small program of its own, which lies in doorward where the tag
 # supervisor is set. Elsewhere doorward is its own supervisor.
@@ -27,7 +27,7 @@ supervisor:
 
 build: supervisor
 	$(GO) build $(TAGS) -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/doorward ./cmd/doorward
-	$(GO) build -trimpath -o $(BIN)/notes-server ./examples/notes-server
+	$(GO) build -C examples/notes-server -trimpath -o $(BIN)/notes-server .
 
 run: build
 	$(BIN)/doorward serve --config examples/quickstart.yaml
@@ -39,7 +39,9 @@ check: build
 	@out=$$(gofmt -l client cmd examples internal test *.go); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/staticcheck/go.mod staticcheck ./...
+	$(SDK_LINT)
 	$(GO) test -short -parallel 12 -timeout 5m $$($(GO) list ./... | grep -v -e /cmd/doorward -e /test/)
+	$(GO) test -C examples/notes-server -timeout 5m .
 
 # install puts the program where PREFIX says.
 PREFIX ?= /usr/local
@@ -74,6 +76,10 @@ dependencies: clients postgres servers chromium bus
 clients postgres servers chromium bus:
 	test/install.sh $@
 
+# SDK_LINT checks the modules that use the official SDK, which is no dependency of Doorward.
+SDK_LINT = for m in examples/notes-server test/sdk; do (cd $$m && $(GO) vet ./... && \
+	$(GO) tool -modfile=$(CURDIR)/tools/staticcheck/go.mod staticcheck ./...) || exit 1; done
+
 lint:
 	@out=$$(gofmt -l client cmd examples internal test *.go); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
@@ -84,6 +90,7 @@ lint:
 	GOOS=darwin $(GO) vet ./cmd/... ./client/... ./internal/...
 	GOOS=windows $(GO) build -o /dev/null ./cmd/doorward
 	$(GO) tool -modfile=tools/staticcheck/go.mod staticcheck ./...
+	$(SDK_LINT)
 
 # unit runs all Go tests, the fuzz seeds among them, and counts what was skipped.
 # SKIPS names a list of the tests that may be skipped, UNITS the packages.
@@ -105,10 +112,11 @@ NOVET   = -vet=off
 # unit-packages runs the tests of all packages but PROGRAM and HOUSE, with the race
 # detector. Those of relay wait for servers half of the time, so four tests of a
 # package run at once. Two packages run at once, in the order given, so the longest come
-# first.
-unit-packages: build postgres bus
+# first. The tests of examples/notes-server, a module of its own, run where UNITS has all.
+unit-packages: build count postgres bus
 	@test -n "$(RACE)" || echo "note: the race detector is off"
 	$(COUNT) $(addprefix -skips ,$(SKIPS)) $(NOVET) $(RACE) -parallel 4 -timeout 40m $(LONGEST) $(filter-out $(PROGRAM) $(HOUSE) $(LONGEST),$(LISTED))
+	$(if $(filter ./...,$(UNITS)),cd examples/notes-server && $(BIN)/count $(NOVET) $(RACE) -timeout 10m ./...)
 
 # unit-program runs the tests of HOUSE and of the program, which start some 2,500
 # processes, and then those of the program that RACED selects again with the race detector.
@@ -161,12 +169,15 @@ interop: build clients servers
 waits: build clients
 	DOORWARD_BIN=$(BIN)/doorward $(GO) run ./test/count -tags interop,waits -count=1 -parallel 16 -timeout 20m -run TestHowLongClientsWait ./test/interop
 
+# count is the program for the tests of other modules than the root's.
+count:
+	$(GO) build -o $(BIN)/count ./test/count
+
 # console drives the web console with Chromium. IMAGES=docs/images keeps the
 # screenshots of the documentation.
 IMAGES ?=
-console: build clients chromium
+console: build count clients chromium
 	cd test/console && $(GO) vet ./...
-	$(GO) build -o $(BIN)/count ./test/count
 	cd test/console && DOORWARD_BIN=$(BIN)/doorward CONSOLE_IMAGES=$(abspath $(IMAGES)) $(BIN)/count -count=1 -timeout 10m ./...
 
 # telemetry puts a real OpenTelemetry collector behind the daemon; its first build takes

@@ -333,8 +333,8 @@ func cmdFilelimit(ts *testscript.TestScript, neg bool, args []string) {
 // cmdBuild makes one of our own programs, as `make build` does.
 func cmdBuild(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, len(args) == 2, "build FILE PACKAGE")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", ts.MkAbs(args[0]), args[1])
-	cmd.Dir = ts.Getenv("ROOT")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", ts.MkAbs(args[0]), ".")
+	cmd.Dir = filepath.Join(ts.Getenv("ROOT"), args[1]) // which may be another module
 	if out, err := cmd.CombinedOutput(); err != nil {
 		ts.Fatalf("go build: %v\n%s", err, out)
 	}

@@ -1,38 +1,17 @@
 package relay
 
 import (
-	"context"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // jsonMode starts a server that answers with JSON, so that everything it sends during a call
-// comes on the listening stream. Its tool begins when that stream is open.
+// comes on the listening stream. Its tool work begins when that stream is open.
 func jsonMode(t *testing.T) *script {
 	t.Helper()
-	server := mcp.NewServer(&mcp.Implementation{Name: "json", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: "work"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		progress := func(n float64) error {
-			return r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: n})
-		}
-		eventually(t, "the listening stream is open", func() bool { return progress(1) == nil })
-		progress(2)
-		progress(3)
-		//lint:ignore SA1019 a server of the legacy era sends logs
-		r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: "logged"})
-		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "who?", RequestedSchema: map[string]any{"type": "object"}})
-		if err != nil {
-			return nil, nil, err
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "action=" + res.Action}}}, nil, nil
-	})
-	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{JSONResponse: true}))
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	return &script{t: t, name: "json", kind: "http", address: web.URL}
+	return &script{t: t, name: "json", kind: "http", address: doortest.ServeSDK(t, "-json")}
 }
 
 // A client receives the progress, log messages and questions of a call from a server in JSON

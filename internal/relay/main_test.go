@@ -19,9 +19,6 @@ func TestMain(m *testing.M) {
 		os.Exit(pump(os.Args[2], os.Args[3:]))
 	}
 	code := m.Run()
-	if builtDir != "" {
-		os.RemoveAll(builtDir)
-	}
 	if left := leaked(); code == 0 && left != "" {
 		fmt.Fprintln(os.Stderr, left)
 		code = 1

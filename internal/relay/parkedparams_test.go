@@ -7,7 +7,7 @@ import (
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 // A question that a legacy server asks without params can be read by the client of the Go SDK,
@@ -24,9 +24,9 @@ func TestAQuestionWithoutParamsIsAnInputRequest(t *testing.T) {
 			params := fmt.Sprintf(`{%s}`, object("tools/call", path, "t"))
 			end := m.begin("tools/call", params).end()
 			requests := rawjson.GetPath([]byte(end), "result", wire.InputRequests)
-			var read mcp.InputRequestMap
-			if err := read.UnmarshalJSON(requests); err != nil || len(read) != 1 {
-				t.Errorf("the client reads %s: %v, %v", requests, read, err)
+			var read []string
+			if doortest.AskSDK(t, &read, "inputs", string(requests)); len(read) != 1 {
+				t.Errorf("the client reads %s: %v", requests, read)
 			}
 		})
 	}

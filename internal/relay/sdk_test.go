@@ -1,49 +1,21 @@
 package relay
 
 import (
-	"context"
-	"errors"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/upstream"
 	"github.com/doorward/doorward/internal/upstream/process"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/doorward/doorward/test/doortest"
 )
-
-// builtDir is removed when all tests have run.
-var builtDir string
-
-// everythingServer is go-sdk's conformance server, built once.
-var everythingServer = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "doorward-relay")
-	if err != nil {
-		return "", err
-	}
-	builtDir = dir
-	path := filepath.Join(dir, "everything-server")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput()
-	if err != nil {
-		return "", errors.New(string(out))
-	}
-	return path, nil
-})
 
 // go-sdk's conformance server works over standard streams for clients of both
 // eras.
 func TestSDKServer(t *testing.T) {
 	t.Parallel()
-	path, err := everythingServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := doortest.SDK(t, "everything-server")
 	s := &script{t: t, name: "sdk", kind: "stdio"}
 	h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.Path, d.Args, d.Env = path, nil, process.Environment(nil) })},
 		withRules("sdk", everyTool, askAll))
@@ -81,20 +53,11 @@ func TestSDKServer(t *testing.T) {
 // transport: calls, questions and changes pass.
 func TestSSEOnBothSides(t *testing.T) {
 	t.Parallel()
-	server := mcp.NewServer(&mcp.Implementation{Name: "old", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "who?", RequestedSchema: map[string]any{"type": "object"}})
-		if err != nil {
-			return nil, nil, err
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "action=" + res.Action}}}, nil, nil
-	})
-	web := httptest.NewServer(mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return server }, nil))
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
+	url := doortest.ServeSDK(t, "-sse")
 	s := &script{t: t, name: "old", kind: "sse"}
-	h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.URL = web.URL })})
+	h := build(t, []Server{s.server(func(_ *Server, d *upstream.Definition) { d.URL = url })})
 
-	contains(t, "a modern client", h.modern("/mcp/old", "uid:1000").call("tools/list", `{}`), `"name":"ask"`)
+	contains(t, "a modern client", h.modern("/mcp/old", "uid:1000").call("tools/list", `{}`), `"name":"test_elicitation"`)
 	stream := h.send("GET", "/sse/old", "uid:1000", "", "Accept", "text/event-stream")
 	endpoint := stream.next()
 	post := func(body string) {
@@ -105,7 +68,7 @@ func TestSSEOnBothSides(t *testing.T) {
 	post(request("0", "initialize", `{"protocolVersion":"2024-11-05","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}`))
 	contains(t, "initialize", stream.next(), `"serverInfo"`)
 	post(notification("notifications/initialized", ""))
-	post(request("1", "tools/call", `{"name":"ask"}`))
+	post(request("1", "tools/call", `{"name":"test_elicitation"}`))
 	q := stream.nextOf("elicitation/create")
 	contains(t, "question", q, `"[old] who?"`)
 	if r := h.send("POST", endpoint, "token:bob", `{"jsonrpc":"2.0","id":`+field(q, "id")+`,"result":{"action":"accept"}}`); r.status != 404 {
@@ -118,7 +81,7 @@ func TestSSEOnBothSides(t *testing.T) {
 			break
 		}
 	}
-	server.AddTool(&mcp.Tool{Name: "more", InputSchema: map[string]any{"type": "object"}}, nil)
+	post(request("2", "tools/call", `{"name":"test_trigger_tool_change"}`))
 	for !strings.Contains(stream.next(), protocol.ToolsChanged) {
 	}
 }

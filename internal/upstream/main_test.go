@@ -22,16 +22,12 @@ func TestMain(m *testing.M) {
 		os.Exit(fakeServer(os.Args[2:]))
 	}
 	code := m.Run()
-	os.RemoveAll(scratch)
 	if leak := leaked(); code == 0 && leak != "" {
 		fmt.Fprintln(os.Stderr, leak)
 		code = 1
 	}
 	os.Exit(code)
 }
-
-// scratch holds what is built for all tests of this process.
-var scratch = filepath.Join(os.TempDir(), fmt.Sprintf("doorward-upstream-%d", os.Getpid()))
 
 // leaked says what is left when every test has closed its connections: a
 // goroutine of this package, of net/http, or a descriptor.

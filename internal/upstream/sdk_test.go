@@ -3,93 +3,30 @@ package upstream
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
 	"github.com/doorward/doorward/internal/upstream/process"
+	"github.com/doorward/doorward/test/doortest"
 )
-
-// everythingServer is go-sdk's conformance server, built once.
-var everythingServer = sync.OnceValues(func() (string, error) {
-	if err := os.MkdirAll(scratch, 0o700); err != nil {
-		return "", err
-	}
-	path := filepath.Join(scratch, "everything-server")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput()
-	if err != nil {
-		return "", errors.New(string(out))
-	}
-	return path, nil
-})
 
 // sdkServer is a go-sdk server over the named transport.
 func sdkServer(t *testing.T, transport string) *Server {
 	t.Helper()
 	if transport == "stdio" {
-		path, err := everythingServer()
-		if err != nil {
-			t.Fatalf("building the server: %v", err)
-		}
+		path := doortest.SDK(t, "everything-server")
 		return fake(t, "", func(d *Definition, _ *Deps) { d.Path, d.Args, d.Env = path, nil, process.Environment(nil) })
 	}
-	server := sdkFixture()
-	get := func(*http.Request) *mcp.Server { return server }
-	var h http.Handler
-	switch transport {
-	case "sse":
-		h = mcp.NewSSEHandler(get, nil)
-	default:
-		h = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
-			Stateless:    strings.Contains(transport, "stateless"),
-			JSONResponse: strings.Contains(transport, "json"),
-		})
+	var flags []string
+	for _, word := range strings.Fields(strings.TrimPrefix(transport, "http")) {
+		flags = append(flags, "-"+word)
 	}
-	web := httptest.NewServer(h)
-	t.Cleanup(func() {
-		web.CloseClientConnections()
-		web.Close()
-	})
-	return webServer(t, web.URL, func(d *Definition, _ *Deps) {
+	return webServer(t, doortest.ServeSDK(t, flags...), func(d *Definition, _ *Deps) {
 		if transport == "sse" {
 			d.Kind = KindSSE
 		}
 	})
-}
-
-// sdkFixture has the tools of the conformance server that the tests use.
-func sdkFixture() *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: "fixture", Version: "1"}, nil)
-	say := func(text string) *mcp.CallToolResult {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
-	}
-	mcp.AddTool(s, &mcp.Tool{Name: "test_simple_text"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return say("simple"), nil, nil
-	})
-	mcp.AddTool(s, &mcp.Tool{Name: "test_tool_with_progress"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		for i := range 3 {
-			r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i)})
-		}
-		return say("done"), nil, nil
-	})
-	mcp.AddTool(s, &mcp.Tool{Name: "test_elicitation"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct {
-		Message string `json:"message"`
-	}) (*mcp.CallToolResult, any, error) {
-		res, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "who?", RequestedSchema: map[string]any{"type": "object"}})
-		if err != nil {
-			return nil, nil, err
-		}
-		return say("action=" + res.Action), nil, nil
-	})
-	return s
 }
 
 func TestSDKLegacy(t *testing.T) {

@@ -58,9 +58,12 @@ func buildTools(dir, doorward string) (*tools, error) {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
 	t := &tools{self: self, fixture: filepath.Join(dir, "fixture"), idler: filepath.Join(dir, "idler"), dir: dir}
-	const here = "github.com/doorward/doorward/test/bench/"
-	for _, out := range []string{t.fixture, t.idler} {
-		cmd := exec.Command("go", "build", "-o", out, here+filepath.Base(out))
+	here, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/doorward/doorward/test/bench").Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding the sources: %w", err)
+	}
+	for out, source := range map[string]string{t.fixture: "../sdk/bench", t.idler: "idler"} {
+		cmd := exec.Command("go", "build", "-C", filepath.Join(strings.TrimSpace(string(here)), source), "-o", out, ".")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building %s: %w: %s", out, err, text)
 		}

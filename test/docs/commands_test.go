@@ -80,9 +80,9 @@ func newHome(t *testing.T) *home {
 	for _, d := range []string{"work/bin", "run", ".config/doorward"} {
 		must(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
-	for _, program := range []string{"./cmd/doorward", "./examples/notes-server"} {
-		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(h.work, "bin")+"/", program)
-		build.Dir = h.root
+	for _, program := range []string{"cmd/doorward", "examples/notes-server"} {
+		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(h.work, "bin")+"/", ".")
+		build.Dir = filepath.Join(h.root, program)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("building %s: %v\n%s", program, err, out)
 		}

@@ -3,19 +3,13 @@
 package interop
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/modelcontextprotocol/go-sdk/auth"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
@@ -50,53 +44,12 @@ mcpServers:
   counter: {command: %s}
 `, port, issuer.URL, door, fixture.Everything(t)), doortest.Options{Env: []string{"SSL_CERT_FILE=" + trust}})
 
-	var resources []string
-	handler, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
-		PreregisteredClient: &oauthex.ClientCredentials{ClientID: "editor"},
-		RedirectURL:         "http://127.0.0.1:1/callback",
-		Client:              issuer.Client(),
-		ScopeFilter: func(found []string) []string { // begin with fewer scopes than are offered
-			if slices.Contains(found, "look") {
-				return []string{"look"}
-			}
-			return found
-		},
-		AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
-			asked, err := url.Parse(args.URL)
-			if err != nil {
-				return nil, err
-			}
-			resources = append(resources, asked.Query().Get("resource"))
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, args.URL, nil)
-			if err != nil {
-				return nil, err
-			}
-			resp, err := issuer.Client().Do(req) // the user agrees at once
-			if err != nil {
-				return nil, err
-			}
-			resp.Body.Close()
-			back, err := resp.Location()
-			if err != nil {
-				return nil, err
-			}
-			q := back.Query()
-			return &auth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
-		},
-	})
+	cmd := exec.Command(doortest.SDK(t, "sdk"), "signin", door+"/mcp/counter")
+	cmd.Env = fixture.ClientEnv(t.TempDir(), "SSL_CERT_FILE="+trust)
+	cmd.Stderr = os.Stderr
+	resources, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
-	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, nil)
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: door + "/mcp/counter", OAuthHandler: handler, DisableStandaloneSSE: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	for _, tool := range []string{"test_simple_text", "test_image_content"} {
-		if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool}); err != nil {
-			t.Errorf("%s: %v", tool, err)
-		}
+		t.Errorf("the client: %v", err)
 	}
 	var asked []string
 	for _, scopes := range issuer.Asked() { // the SDK keeps them in a map
@@ -107,7 +60,7 @@ mcpServers:
 	if got := strings.Join(asked, "; "); got != "look; all look" {
 		t.Errorf("scopes that were asked for: %q", got)
 	}
-	if !slices.Equal(resources, []string{door + "/mcp/counter", door + "/mcp/counter"}) {
+	if string(resources) != strings.Repeat(door+"/mcp/counter\n", 2) {
 		t.Errorf("tokens were asked for %q", resources)
 	}
 }

@@ -4,7 +4,6 @@ package interop
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/doorward/doorward/test/doortest"
 	"github.com/doorward/doorward/test/fixture"
@@ -114,25 +111,23 @@ func TestRestart(t *testing.T) {
 			yaml := strings.Replace(servers.yaml(t), "127.0.0.1:0", fmt.Sprintf("127.0.0.1:%d", doortest.FreePort(t)), 1)
 			d := doortest.Start(t, yaml, doortest.Options{})
 			var clients []*lasting
-			for _, s := range []spec{{SDK: "v1"}, {SDK: "v2"}, {SDK: "v2", Era: "auto"}, {SDK: "v2", Era: "modern"}, {SDK: "mcp-go"}, {SDK: "mcp-go", Era: "auto"}} {
+			for _, s := range []spec{{SDK: "v1"}, {SDK: "v2"}, {SDK: "v2", Era: "auto"}, {SDK: "v2", Era: "modern"}, {SDK: "mcp-go"}, {SDK: "mcp-go", Era: "auto"}, {SDK: "go-sdk"}} {
 				one, all := s, s
 				one.URL, all.URL, all.Prefix = d.MCP("recorder"), d.MCP(""), "recorder__"
 				clients = append(clients, one.lasts(t), all.lasts(t))
 			}
-			official := newOfficial(t, d.MCP("recorder"))
 			for round := range 2 {
 				end(d)
 				d = doortest.Start(t, yaml, doortest.Options{Dir: d.Dir})
 				for _, c := range clients {
 					c.goesOn(t, round)
 				}
-				official.goesOn(t, round)
 			}
 		})
 	}
 }
 
-// lasting is a client of test/clients/restart.mjs.
+// lasting is a client that outlives the daemon, such as test/clients/restart.mjs.
 type lasting struct {
 	spec spec
 	in   io.Writer
@@ -149,8 +144,11 @@ func (s spec) lasts(t *testing.T) *lasting {
 	argument, err := json.Marshal(s)
 	must(t, err)
 	cmd := exec.Command(fixture.Node(t), fixture.Script(t, "clients", "restart.mjs"), string(argument))
-	if s.SDK == "mcp-go" {
+	switch s.SDK {
+	case "mcp-go":
 		cmd = exec.Command(fixture.MCPGo(t), "-restart", string(argument))
+	case "go-sdk":
+		cmd = exec.Command(doortest.SDK(t, "sdk"), "restart", string(argument))
 	}
 	cmd.Env = fixture.ClientEnv(t.TempDir())
 	cmd.Stderr = os.Stderr
@@ -180,37 +178,5 @@ func (l *lasting) goesOn(t *testing.T, round int) {
 	want := fmt.Sprintf(`{"line":"%d","tools":5,"echo":"{\"after\":\"%d\"}","ask":"first=yes second=yes"}`, round, round)
 	if got := l.out.Text(); got != want {
 		t.Errorf("%s %s at %s: %s, want %s", l.spec.SDK, l.spec.Era, l.spec.URL, got, want)
-	}
-}
-
-// official is a client of the official Go SDK.
-type official struct{ session *mcp.ClientSession }
-
-func newOfficial(t *testing.T, url string) *official {
-	t.Helper()
-	c := mcp.NewClient(&mcp.Implementation{Name: "go-sdk", Version: "1"}, &mcp.ClientOptions{
-		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"value": "yes"}}, nil
-		}})
-	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url}, nil)
-	must(t, err)
-	t.Cleanup(func() { session.Close() })
-	return &official{session}
-}
-
-func (o *official) goesOn(t *testing.T, round int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	list, err := o.session.ListTools(ctx, nil)
-	if err != nil || len(list.Tools) != 5 {
-		t.Errorf("go-sdk, round %d: %v %v", round, list, err)
-		return
-	}
-	for name, want := range map[string]string{"echo": "{}", "ask": "first=yes second=yes"} {
-		r, err := o.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: map[string]any{}})
-		if err != nil || len(r.Content) == 0 || r.Content[0].(*mcp.TextContent).Text != want {
-			t.Errorf("go-sdk, round %d, %s: %+v %v, want %s", round, name, r, err, want)
-		}
 	}
 }

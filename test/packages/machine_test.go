@@ -128,7 +128,7 @@ func TestTheDocumentsInstallRunUpgradeAndRemove(t *testing.T) {
 	for i, version := range []string{"1.0.0", "1.1.0"} {
 		release(t, root, fmt.Sprintf("%s/home/ann/release-%d", dir, i+1), version, "linux/amd64")
 	}
-	run(t, time.Minute, "go", "build", "-C", root, "-o", dir+"/usr/local/bin/notes-server", "./examples/notes-server")
+	run(t, time.Minute, "go", "build", "-C", root+"/examples/notes-server", "-o", dir+"/usr/local/bin/notes-server", ".")
 	write(t, dir+"/home/ann/walk", walk(t, root), 0o755)
 	run(t, time.Minute, "chroot", dir, "chown", "-R", "ann:", "/home/ann")
 	out := boot(t, dir, asAnn+`ann /home/ann/walk || { journalctl --no-pager -n 60; exit 1; }

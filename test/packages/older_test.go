@@ -21,7 +21,7 @@ func TestTheStateOfAnOlderVersionIsKept(t *testing.T) {
 	needMachine(t)
 	root, dir := moduleRoot(t), newMachine(t)
 	buildOlder(t, root, dir+"/usr/local/bin/older")
-	run(t, 5*time.Minute, "go", "build", "-C", root, "-o", dir+"/usr/local/bin/notes-server", "./examples/notes-server")
+	run(t, 5*time.Minute, "go", "build", "-C", root+"/examples/notes-server", "-o", dir+"/usr/local/bin/notes-server", ".")
 	release(t, root, dir+"/root/release", "1.0.0", "linux/amd64")
 	for name, text := range map[string]string{"before": before, "after": after, "gone": gone} {
 		write(t, dir+"/home/ann/"+name, text, 0o755)

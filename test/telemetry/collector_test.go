@@ -192,7 +192,7 @@ func TestARealCollectorGetsTheSpansOfACall(t *testing.T) {
 		t.Fatalf("no span %s of %s below %s: %+v", name, trace, parent, spans)
 		return span{}
 	}
-	met := s.metas()
+	met := s.metas(t)
 	for i, from := range []struct{ trace, parent, state string }{{trace1, parent1, "vendor=v1"}, {trace2, parent2, ""}} {
 		door := find(from.trace, from.parent, "tools/call")
 		if door.Kind != 2 || !strings.HasPrefix(door.get("doorward.principal"), "loopback:uid=") || door.get("doorward.result") != "ok" {
@@ -230,15 +230,25 @@ func TestWithoutACollectorTheTraceContextIsUnchanged(t *testing.T) {
 	s := serve(t)
 	d := doortest.Start(t, config(s.url), doortest.Options{Env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"}})
 	client{t, d.MCP("web")}.call("echo", ``, `"traceparent":"00-`+trace1+`-`+parent1+`-00","tracestate":"vendor=v1","baggage":"a=b"`, nil)
-	got := s.metas()[0]
+	got := s.metas(t)[0]
 	if got["traceparent"] != "00-"+trace1+"-"+parent1+"-00" || got["tracestate"] != "vendor=v1" || got["baggage"] != "a=b" {
 		t.Errorf("the server was told %v", got)
 	}
 }
 
 // metas are the `_meta` that the server received, one for each call.
-func (s *server) metas() []map[string]any {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.got)
+func (s *server) metas(t *testing.T) (all []map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var meta map[string]any
+		if err := json.Unmarshal([]byte(line), &meta); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, meta)
+	}
+	return all
 }

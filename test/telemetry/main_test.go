@@ -9,42 +9,25 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/doorward/doorward/test/doortest"
 )
 
 // server is an MCP server of the official SDK that keeps the _meta of each call.
 type server struct {
-	url string
-	mu  sync.Mutex
-	got []map[string]any
+	url  string
+	file string // one _meta a line
 }
 
 func serve(t *testing.T) *server {
 	t.Helper()
-	s := &server{}
-	m := mcp.NewServer(&mcp.Implementation{Name: "web", Version: "1"}, nil)
-	for _, name := range []string{"echo", "held"} {
-		mcp.AddTool(m, &mcp.Tool{Name: name}, func(_ context.Context, r *mcp.CallToolRequest, _ map[string]any) (*mcp.CallToolResult, any, error) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.got = append(s.got, maps.Clone(r.Params.Meta))
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "result-canary"}}}, nil, nil
-		})
-	}
-	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, nil))
-	t.Cleanup(web.Close)
-	s.url = web.URL
-	return s
+	file := filepath.Join(t.TempDir(), "metas")
+	return &server{doortest.ServeSDK(t, "-metas", file), file}
 }
 
 // config is a daemon in front of that server. It holds calls of one tool for a second.

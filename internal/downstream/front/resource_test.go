@@ -3,16 +3,14 @@ package front
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
-
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/trust/wire"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 var door = &Resource{URL: "https://door.example.com", Issuer: "https://id.example.com/realm",
@@ -178,27 +176,28 @@ func TestTheSDKReadsChallengeAndMetadata(t *testing.T) {
 	res := *door
 	h := open(t, Options{Resource: &res})
 	res.URL = h.url // as configured for a daemon that is reached there
-	client := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{}).DialContext}}
 	for _, path := range []string{"/mcp", "/mcp/notes"} {
 		a := h.do("POST", path, "{}", "Who", "nobody", "Authorization", "Bearer x")
-		challenges, err := oauthex.ParseWWWAuthenticate(a.header["Www-Authenticate"])
-		if err != nil || len(challenges) != 1 || challenges[0].Scheme != "bearer" {
-			t.Fatalf("%s: %v, %v", path, challenges, err)
+		var challenges []doortest.Challenge
+		doortest.AskSDK(t, &challenges, append([]string{"challenge"}, a.header["Www-Authenticate"]...)...)
+		if len(challenges) != 1 || challenges[0].Scheme != "bearer" {
+			t.Fatalf("%s: %v", path, challenges)
 		}
 		p := challenges[0].Params
 		if p["error"] != "invalid_token" || p["scope"] != "read write" || p["realm"] != "doorward" {
 			t.Errorf("%s: %v", path, p)
 		}
-		meta, err := oauthex.GetProtectedResourceMetadata(t.Context(), p["resource_metadata"], h.url+path, client)
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
+		var meta struct {
+			AuthorizationServers   []string `json:"authorization_servers"`
+			ScopesSupported        []string `json:"scopes_supported"`
+			BearerMethodsSupported []string `json:"bearer_methods_supported"`
+			ResourceName           string   `json:"resource_name"`
 		}
+		doortest.AskSDK(t, &meta, "metadata", p["resource_metadata"], h.url+path)
 		if !slices.Equal(meta.AuthorizationServers, []string{door.Issuer}) || !slices.Equal(meta.ScopesSupported, door.Scopes) ||
 			!slices.Equal(meta.BearerMethodsSupported, []string{"header"}) || meta.ResourceName != "Doorward" {
 			t.Errorf("%s: %+v", path, meta)
 		}
 	}
-	if _, err := oauthex.GetProtectedResourceMetadata(t.Context(), h.url+wellKnown, h.url, client); err != nil {
-		t.Errorf("at the root: %v", err)
-	}
+	doortest.AskSDK(t, new(any), "metadata", h.url+wellKnown, h.url)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"github.com/doorward/doorward/test/doortest"
 )
 
 func TestChallenges(t *testing.T) {
@@ -46,11 +46,9 @@ func TestChallengesReadAsTheSDKReadsThem(t *testing.T) {
 		`Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource", scope="files:read files:write"`,
 		`Basic realm="x", Bearer error="insufficient_scope", scope="a b"`, `DPoP algs="ES256", Bearer scope="z"`, `Bearer`,
 	} {
-		theirs, err := oauthex.ParseWWWAuthenticate([]string{header})
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := slices.IndexFunc(theirs, func(c oauthex.Challenge) bool { return c.Scheme == "bearer" })
+		var theirs []doortest.Challenge
+		doortest.AskSDK(t, &theirs, "challenge", header)
+		i := slices.IndexFunc(theirs, func(c doortest.Challenge) bool { return c.Scheme == "bearer" })
 		ours := parseChallenge(http.Header{"Www-Authenticate": {header}})
 		params := theirs[i].Params
 		if ours.err != params["error"] || ours.metadata != params["resource_metadata"] || strings.Join(ours.scopes, " ") != params["scope"] {

@@ -17,7 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/process"
 )
 
 // daemon is the measured program, with short leases and with limits that the agents do not reach.
@@ -78,35 +79,61 @@ func (d *daemon) processor() time.Duration {
 }
 
 // agent is a registered session of the server agent through its own "doorward connect".
-type agent struct{ *mcp.ClientSession }
+type agent struct{ upstream.Conn }
+
+// agents starts the programs of agents.
+var agents = sync.OnceValues(func() (*process.Runner, error) { return process.NewRunner(process.Options{}) })
 
 func (d *daemon) join(ctx context.Context, name string) (*agent, error) {
-	bridge := exec.Command(d.program, "connect", "agent", "--config", d.config(), "--state-dir", d.state(), "--runtime-dir", d.runtime())
-	s, err := mcp.NewClient(&mcp.Implementation{Name: "sweep", Version: "1"}, nil).Connect(ctx, &mcp.CommandTransport{Command: bridge}, nil)
+	runner, err := agents()
+	if err != nil {
+		return nil, err
+	}
+	program, err := filepath.Abs(d.program)
+	if err != nil {
+		return nil, err
+	}
+	bridge, err := upstream.New(upstream.Definition{Name: name, Kind: upstream.KindStdio, Path: program, Env: os.Environ(),
+		Args: []string{"connect", "agent", "--config", d.config(), "--state-dir", d.state(), "--runtime-dir", d.runtime()},
+	}, upstream.Deps{Runner: runner})
+	if err != nil {
+		return nil, err
+	}
+	conn, _, err := bridge.DialLegacy(ctx, []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"sweep","version":"1"}}`), nil)
 	if err != nil {
 		return nil, fmt.Errorf("connecting %s: %w", name, err)
 	}
-	a := &agent{s}
+	a := &agent{conn}
 	return a, a.use(ctx, "register", map[string]any{"name": name, "namespace": "sweep"}, new(any))
 }
 
 // use calls a tool and decodes its result. It retries every second while the database is
 // locked.
 func (a *agent) use(ctx context.Context, tool string, args map[string]any, into any) error {
+	params, err := json.Marshal(map[string]any{"name": tool, "arguments": args})
+	if err != nil {
+		return fmt.Errorf("calling %s: %w", tool, err)
+	}
 	for {
-		r, err := a.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+		r, err := a.Call(ctx, &upstream.Request{Method: "tools/call", Params: params}, nil)
+		if err == nil && r.Error != nil {
+			err = r.Error
+		}
 		if err != nil {
 			return fmt.Errorf("calling %s: %w", tool, err)
 		}
-		b, err := json.Marshal(r.StructuredContent)
-		if err != nil {
+		result := struct {
+			StructuredContent json.RawMessage
+			IsError           bool
+		}{StructuredContent: json.RawMessage("null")} // a text has none
+		if err := json.Unmarshal(r.Result, &result); err != nil {
 			return fmt.Errorf("calling %s: %w", tool, err)
 		}
-		if !r.IsError {
-			return json.Unmarshal(b, into)
+		if !result.IsError {
+			return json.Unmarshal(result.StructuredContent, into)
 		}
-		if !strings.Contains(string(b), "STORE_UNAVAILABLE") {
-			return fmt.Errorf("calling %s: %s", tool, b)
+		if !strings.Contains(string(result.StructuredContent), "STORE_UNAVAILABLE") {
+			return fmt.Errorf("calling %s: %s", tool, result.StructuredContent)
 		}
 		time.Sleep(time.Second)
 	}
