@@ -29,7 +29,7 @@ func (f streamable) initialize(in *inbound, m *wire.Message) {
 	}
 	s := f.d.newSession(newSessionID(), in.who, in.server, overStreamable)
 	reply := f.open(in.r.Context(), s, in, m)
-	if reply.Error != nil {
+	if !s.Init.answered.Load() {
 		f.d.sessions.release(in.who)
 		s.close()
 	} else {
@@ -44,7 +44,8 @@ func (f streamable) initialize(in *inbound, m *wire.Message) {
 }
 
 // open negotiates the version and passes the initialize to the Handler. The session stores
-// the client's initialize params.
+// the client's initialize params. It is answered if the Handler has accepted it and its client has
+// not left meanwhile: otherwise no client learns its id.
 func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
 	s.version.negotiate(m.Params)
 	s.Init.set(m.Params)
@@ -53,9 +54,7 @@ func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.M
 	defer stop()
 	defer f.d.lend(in.who, s.end)()
 	reply := f.d.ask(s.ctx, f.exchange(in, m, s, &stream{}))
-	if reply.Error == nil {
-		s.Init.answered.Store(true)
-	}
+	s.Init.answered.Store(reply.Error == nil && !reply.None && s.ctx.Err() == nil)
 	return reply
 }
 
