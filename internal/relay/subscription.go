@@ -56,20 +56,21 @@ type subscription struct {
 	acked   bool
 }
 
+// put queues an event. If many wait, the change of a sub-resource becomes that of the whole.
 func (s *subscription) put(e upstream.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range s.wait {
-		if protocol.IsChange(e.Method) && w.Method == e.Method && string(rawjson.Get(w.Params, "uri")) == string(rawjson.Get(e.Params, "uri")) {
+	named := protocol.IsChange(e.Method) && s.granted.Names(e.Method, e.Params) // these are few, and each waits once
+	if !named && len(s.wait) >= queued+len(s.granted.URIs) {
+		uri, _ := rawjson.GetString(e.Params, "uri")
+		whole := s.granted.Whole(uri)
+		if e.Method != protocol.ResourceUpdated || whole == "" {
+			s.drop()
 			return
 		}
+		e.Params = subscribe.URIParams(whole)
 	}
-	granted := protocol.IsChange(e.Method) && s.granted.Wants(e.Method, e.Params) // these are few, and each waits once
-	if len(s.wait) >= queued+len(s.granted.URIs) && !granted {
-		if !s.cut {
-			s.from.log.Warn("a client reads its changes too slowly: some are dropped", "principal", s.x.Who.Name())
-		}
-		s.cut = true
+	if s.waits(e) {
 		return
 	}
 	s.wait = append(s.wait, e)
@@ -77,6 +78,21 @@ func (s *subscription) put(e upstream.Event) {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// waits reports whether a change waits already. The caller holds mu.
+func (s *subscription) waits(e upstream.Event) bool {
+	return protocol.IsChange(e.Method) && slices.ContainsFunc(s.wait, func(w upstream.Event) bool {
+		return w.Method == e.Method && string(rawjson.Get(w.Params, "uri")) == string(rawjson.Get(e.Params, "uri"))
+	})
+}
+
+// drop notes that an event was dropped. The caller holds mu.
+func (s *subscription) drop() {
+	if !s.cut {
+		s.from.log.Warn("a client reads its changes too slowly: some are dropped", "principal", s.x.Who.Name())
+	}
+	s.cut = true
 }
 
 func (s *subscription) take() []upstream.Event {
@@ -113,7 +129,7 @@ func (s *subscription) renew() {
 	uris := slices.Sorted(maps.Keys(s.granted.URIs))
 	s.mu.Unlock()
 	for _, uri := range uris {
-		s.put(upstream.Event{Method: protocol.ResourceUpdated, Params: rawjson.Set(nil, rawjson.Edit{Key: "uri", Value: rawjson.AppendQuote(nil, uri)})})
+		s.put(upstream.Event{Method: protocol.ResourceUpdated, Params: subscribe.URIParams(uri)})
 	}
 	s.end()
 }

@@ -8,13 +8,17 @@ import (
 )
 
 // The capacity of one event log. When a log that resumes exceeds it, the oldest events are
-// dropped; a client that resumes later can detect it by the missing event ids. A log that does
-// not resume drops nothing, because its client could not detect it: a sender that can wait
-// waits for room, and messages of other senders may exceed the capacity once more before the
-// connection is closed.
+// dropped; a client that resumes later can detect it by the missing event ids, and rawStream.lost is
+// called when one was dropped that a connected client has not got. A log that does not resume drops
+// nothing, because its client could not detect it: a sender that can wait waits for room, and
+// messages of other senders may exceed the capacity once more before the connection is closed.
 const (
 	logEvents = 256
 	logBytes  = 1 << 20
+
+	// logUnsent is the number of events that a log keeps while the first of them was not sent. A
+	// client that is told to look again at 1,000 resources gets an event for each.
+	logUnsent = 1280
 )
 
 // eventLog holds the messages of one stream in order, with the state that resuming it needs.
@@ -40,6 +44,8 @@ type eventLog struct {
 	pos     uint64 // highest sequence number handed to raw, or unsent
 	sent    uint64 // highest sequence number ever written to a client
 	ended   bool
+	missed  bool // an event was dropped before raw got it
+	telling bool // raw.lost runs
 }
 
 func newEventLog(number uint64, resumes bool) *eventLog {
@@ -101,11 +107,8 @@ func (l *eventLog) add(msg []byte, gen uint64) (seq uint64, mine bool) {
 	l.items = append(l.items, msg)
 	l.size += len(msg)
 	seq = l.base + uint64(len(l.items)) - 1
-	for l.resumes && len(l.items) > 1 && (len(l.items) > logEvents || l.size > logBytes) {
-		l.size -= len(l.items[0])
-		l.items[0] = nil
-		l.items = l.items[1:]
-		l.base++
+	for l.resumes && l.excessive() {
+		l.drop()
 	}
 	mine = gen != 0 && gen == l.gen
 	if mine {
@@ -113,6 +116,26 @@ func (l *eventLog) add(msg []byte, gen uint64) (seq uint64, mine bool) {
 	}
 	l.wake()
 	return seq, mine
+}
+
+// excessive reports whether a log that resumes drops its first event. It never drops the last. The
+// caller holds mu.
+func (l *eventLog) excessive() bool {
+	n := len(l.items)
+	return n > 1 && (l.size > logBytes || n > logUnsent || n > logEvents && l.base <= l.sent)
+}
+
+// drop drops the first event. The caller holds mu.
+func (l *eventLog) drop() {
+	got := l.pos
+	if got == unsent {
+		got = l.sent
+	}
+	l.missed = l.missed || l.raw != nil && l.base > got && !l.telling
+	l.size -= len(l.items[0])
+	l.items[0] = nil
+	l.items = l.items[1:]
+	l.base++
 }
 
 // end ends the stream: a raw connection is closed after the remaining messages.
@@ -207,7 +230,7 @@ func (l *eventLog) attachRaw(r *rawStream, gen, seq uint64) (gap, ok bool) {
 	if seq != unsent {
 		from, seq = seq, min(seq, last)
 	}
-	l.raw, l.pos = r, seq
+	l.raw, l.pos, l.missed = r, seq, false
 	l.wake()
 	return from+1 < l.base || from > last, true
 }
@@ -219,6 +242,23 @@ func (l *eventLog) detach(gen uint64) {
 		l.live, l.raw = false, nil
 		l.room.Broadcast()
 	}
+}
+
+// tell calls lost if the client of the raw connection has missed events. What lost itself adds may
+// exceed the capacity again, and is not told again.
+func (l *eventLog) tell() {
+	l.mu.Lock()
+	out := l.raw
+	due := l.missed && out != nil && out.lost != nil
+	l.missed, l.telling = l.missed && !due, l.telling || due
+	l.mu.Unlock()
+	if !due {
+		return
+	}
+	out.lost()
+	l.mu.Lock()
+	l.telling = false
+	l.mu.Unlock()
 }
 
 // cut closes a raw connection at once.
@@ -265,6 +305,7 @@ func (l *eventLog) write() {
 	for {
 		out, msgs, first, nudge, last := l.due()
 		if out == nil {
+			l.tell()
 			return
 		}
 		ok := true

@@ -20,10 +20,10 @@ func TestAGapOfTheStandaloneStreamIsReported(t *testing.T) {
 		after uint64
 		gap   bool
 	}{
-		"nothing was dropped":             {logEvents, unsent, false},
-		"dropped before the first stream": {logEvents + 1, unsent, true},
-		"resumed behind what was dropped": {logEvents + 1, 1, false},
-		"resumed before it":               {logEvents + 1, 0, true},
+		"nothing was dropped":             {logUnsent, unsent, false},
+		"dropped before the first stream": {logUnsent + 1, unsent, true},
+		"resumed behind what was dropped": {logUnsent + 1, 1, false},
+		"resumed before it":               {logUnsent + 1, 0, true},
 		"resumed at the end":              {3, 3, false},
 		"resumed behind the end":          {3, 4, true},
 	} {

@@ -79,9 +79,12 @@ func (y *earlier) reopen(r *http.Request, name, id string, who *principal.Princi
 	s := y.door.newSession(id, who, server, overStreamable)
 	s.state.Store([]byte(k.State))
 	goOn(s, y.door.sessions.now())
-	if reply := (streamable{y.door}).open(context.WithoutCancel(r.Context()), s, in, m); reply.Error != nil {
+	if reply := (streamable{y.door}).open(context.WithoutCancel(r.Context()), s, in, m); !s.Init.answered.Load() {
 		y.door.sessions.release(who)
 		s.close()
+		if reply.Error == nil { // the credential of the caller ended meanwhile
+			return fs.ErrNotExist
+		}
 		return notReopened{reply.Error}
 	}
 	y.door.sessions.publish(s)

@@ -17,6 +17,7 @@ import (
 type rawStream struct {
 	conn  net.Conn
 	await func(net.Conn, func()) bool // Options.Await
+	lost  func()                      // tells the client that it has missed events; nil: it is not told
 	reader
 }
 

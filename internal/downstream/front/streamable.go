@@ -29,7 +29,7 @@ func (f streamable) initialize(in *inbound, m *wire.Message) {
 	}
 	s := f.d.newSession(newSessionID(), in.who, in.server, overStreamable)
 	reply := f.open(in.r.Context(), s, in, m)
-	if reply.Error != nil {
+	if !s.Init.answered.Load() {
 		f.d.sessions.release(in.who)
 		s.close()
 	} else {
@@ -44,7 +44,8 @@ func (f streamable) initialize(in *inbound, m *wire.Message) {
 }
 
 // open negotiates the version and passes the initialize to the Handler. The session stores
-// the client's initialize params.
+// the client's initialize params. It is answered if the Handler has accepted it and its client has
+// not left meanwhile: otherwise no client learns its id.
 func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.Message) Reply {
 	s.version.negotiate(m.Params)
 	s.Init.set(m.Params)
@@ -53,9 +54,7 @@ func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.M
 	defer stop()
 	defer f.d.lend(in.who, s.end)()
 	reply := f.d.ask(s.ctx, f.exchange(in, m, s, &stream{}))
-	if reply.Error == nil {
-		s.Init.answered.Store(true)
-	}
+	s.Init.answered.Store(reply.Error == nil && !reply.None && s.ctx.Err() == nil)
 	return reply
 }
 
@@ -286,6 +285,9 @@ func (f streamable) listen(w http.ResponseWriter, r *http.Request, who *principa
 
 // hear attaches a GET stream to its log until the client leaves, and then calls back.
 func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after uint64, back func()) {
+	if log == s.main {
+		out.lost = func() { f.listening(s, true) }
+	}
 	gap, ok := log.attachRaw(out, gen, after)
 	if !ok {
 		back()
@@ -303,6 +305,11 @@ func (f streamable) hear(s *Session, log *eventLog, out *rawStream, gen, after u
 		s.readers.Add(-1)
 		log.detach(gen)
 	})
+	f.listening(s, gap)
+}
+
+// listening tells the Handler that the standalone stream is open.
+func (f streamable) listening(s *Session, gap bool) {
 	x := ListeningOf(s)
 	x.Gap = gap
 	f.d.o.Handler.Notification(s.ctx, x)
@@ -314,7 +321,7 @@ func ListeningOf(s *Session) *Exchange {
 }
 
 // Listening is the method of the exchange that tells the Handler that a session's standalone
-// stream was opened. It is not an MCP method.
+// stream was opened, or that messages of the open stream were dropped. It is not an MCP method.
 const Listening = "doorward/listening"
 
 // resume returns the stream of an event id and the position in it. It searches only the

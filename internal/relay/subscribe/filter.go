@@ -5,6 +5,7 @@ package subscribe
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -26,8 +27,18 @@ func (f *Filter) Named() int { return len(f.URIs) + len(f.Tasks) }
 // Lists returns the filter for every list and no object.
 func Lists() *Filter { return &Filter{Tools: true, Prompts: true, Resources: true} }
 
-// Wants reports whether a change is part of the filter.
+// Wants reports whether a change is part of the filter. A server may report the change of a
+// sub-resource to the subscriber of the whole (schema, ResourceUpdatedNotification).
 func (f *Filter) Wants(method string, params []byte) bool {
+	if method == protocol.ResourceUpdated {
+		uri, _ := rawjson.GetString(params, "uri")
+		return f.Whole(uri) != ""
+	}
+	return f.Names(method, params)
+}
+
+// Names reports whether the filter itself names what changed.
+func (f *Filter) Names(method string, params []byte) bool {
 	switch method {
 	case protocol.ToolsChanged:
 		return f.Tools
@@ -45,6 +56,26 @@ func (f *Filter) Wants(method string, params []byte) bool {
 		return false
 	}
 	return len(f.Rest) > 0
+}
+
+// Whole returns the resource of the filter that uri names or is a sub-resource of, the longest if
+// there are several; empty: none. A sub-resource continues the URI of the whole behind a slash, a
+// question mark or a number sign.
+func (f *Filter) Whole(uri string) string {
+	if f.URIs[uri] {
+		return uri
+	}
+	for i := len(uri) - 1; i > 0 && len(f.URIs) > 0; i-- {
+		if strings.IndexByte("/?#", uri[i]) < 0 {
+			continue
+		}
+		for _, whole := range []string{uri[:i+1], uri[:i]} {
+			if f.URIs[whole] {
+				return whole
+			}
+		}
+	}
+	return ""
 }
 
 // With returns a copy of f with or without a resource.
