@@ -72,7 +72,7 @@ func (a api) status() admin.Status {
 	}
 	children := a.d.runner.Children()
 	for _, b := range a.d.relay.Status() {
-		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: a.d.definitions.withheld(b.Name), Reason: b.Reason, Stderr: b.Stderr}
+		v := admin.Server{Name: b.Name, Kind: b.Kind, State: b.State, Era: b.Era, Instances: b.Instances, Withheld: a.d.definitions.withheld(b.Name), Reason: b.Reason, Stderr: b.Stderr, Ended: b.Ended}
 		if v.Kind == relay.KindBuiltin && v.Reason == "" {
 			if v.Reason = a.builtinTrouble(v.Name); v.Reason != "" {
 				v.State = relay.Failing

@@ -29,6 +29,9 @@ type listening struct {
 	// void: it ended without an acknowledgement; the next client makes a new one. Guarded by
 	// the hub.
 	void bool
+	// owes: the clients of the listen before have to be told to look again, also if the server
+	// refuses this one.
+	owes bool
 
 	asks    *subscribe.Filter // every list, and the objects that watchers named
 	acked   chan struct{}     // closed when granted or err is known
@@ -75,6 +78,9 @@ func (l *listening) run() {
 		if before != nil {
 			before.cancel()
 		}
+		if l.owes && l.err == nil {
+			h.lookAgain()
+		}
 	}
 	close(l.ended)
 	ended := l.ctx.Err() == nil
@@ -105,6 +111,19 @@ func (l *listening) replaced(before *listening) {
 	if gap {
 		l.hub.lookAgain()
 	}
+}
+
+// leaves reports whether the clients have to be told to look again when a listen on c replaces l:
+// that is at another process or session, or l has ended. Modern clients of a listen that was
+// refused were granted nothing. The caller holds mu of the hub.
+func (l *listening) leaves(c *liveConn) bool {
+	switch {
+	case l == nil || l.final:
+		return false
+	case l.void && (l.conn == c || l.hub.client == front.Modern):
+		return l.owes && l.err != nil
+	}
+	return l.conn != c || l.ctx.Err() != nil
 }
 
 // hold keeps a modern listen open.
@@ -288,11 +307,13 @@ func (h *hub) opened(c *liveConn) {
 	case h.sessionsAlone(c):
 		c.conn.Listen()
 		told = h.guard(c)
-	case h.now == nil || h.now.conn != c || h.now.void:
-		told = h.last != nil && !h.last.final && !h.last.void
-		h.start(c, 0)
+	case h.now == nil || h.now.conn != c:
+		told = h.start(c, 0).owes
 	default:
-		told = true
+		told = h.now.owes
+		if h.now.void {
+			h.start(c, 0)
+		}
 	}
 	if h.met != nil && h.met != c && !told && h.client == front.Legacy && h.b.Builtin == nil {
 		go h.lookAgain()
@@ -306,7 +327,7 @@ func (h *hub) opened(c *liveConn) {
 // caller holds mu.
 func (h *hub) start(c *liveConn, tries int) *listening {
 	ctx, cancel := context.WithCancel(h.ctx)
-	l := &listening{hub: h, conn: c, cause: h.watchers.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries,
+	l := &listening{hub: h, conn: c, cause: h.watchers.cause(), ctx: ctx, cancel: cancel, before: h.last, tries: tries, owes: h.last.leaves(c),
 		asks: h.watchers.asks(), acked: make(chan struct{}), ended: make(chan struct{}), began: time.Now()}
 	h.now, h.last = l, l
 	go l.run()

@@ -285,7 +285,9 @@ func (r *Relay) Status() []Status {
 	for _, b := range r.table.Load().sorted {
 		s := Status{Name: b.Name, Kind: b.Kind, Era: b.era(), Instances: b.instances()}
 		s.State, s.Reason = b.state(s.Instances)
-		s.Reason = strings.Join(slices.DeleteFunc([]string{s.Reason, b.owed.Text()}, func(s string) bool { return s == "" }), "; ")
+		fell, lines := fallOf(b)
+		s.Ended, s.Stderr = fell != "", lines
+		s.Reason = strings.Join(slices.DeleteFunc([]string{s.Reason, fell, b.owed.Text()}, func(s string) bool { return s == "" }), "; ")
 		if s.State == Failing && b.Upstream != nil {
 			_, s.Stderr = b.Upstream.LastWords()
 		}

@@ -17,8 +17,10 @@ import (
 type Status struct {
 	Name, Kind, State, Era, Reason string
 	Instances                      int
-	// Stderr holds the last lines that a failing program wrote to standard error.
+	// Stderr holds the last lines that a failing program wrote to standard error, or one that
+	// ended while it was used.
 	Stderr []string
+	Ended  bool // a program ended while it was used, and Reason says how
 }
 
 // Failing is the state of a server that calls do not reach.
@@ -61,6 +63,26 @@ func (b *backend) state(instances int) (state, reason string) {
 		return Failing, t.String()
 	}
 	return "idle", ""
+}
+
+// fallOf says how the last process ended that ended while it was used; empty: none since a later
+// one has answered a call. lines are its last words.
+func fallOf(b *backend) (reason string, lines []string) {
+	if b.Upstream == nil {
+		return "", nil
+	}
+	f := upstream.Fallen(b.Upstream)
+	if f == nil {
+		return "", nil
+	}
+	reason = "ended by itself: " + f.Reason
+	if f.Calls {
+		reason = "ended during a call: " + f.Reason
+	}
+	if lines = f.Lines(); len(lines) > 0 {
+		reason += ": " + lines[0]
+	}
+	return (&trouble{count: f.Count, last: f.Last, why: reason}).String(), lines
 }
 
 // era names the eras that the server has spoken.

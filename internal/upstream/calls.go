@@ -234,6 +234,13 @@ func (p *pending) sole() int64 {
 	return 0
 }
 
+// busy reports whether a call is in flight, without subscriptions.
+func (p *pending) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.calls) > p.listens
+}
+
 // several reports whether more than one call is in flight, without subscriptions.
 func (p *pending) several() bool {
 	p.mu.Lock()

@@ -112,6 +112,22 @@ func (s *diagnostics) add(line string) {
 	s.lines = append(s.lines, line)
 }
 
+// last returns the lines that are kept. The first that names an error, or else looks like one,
+// precedes the others.
+func (s *diagnostics) last() (lines []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault != "" {
+		lines = append(lines, s.fault)
+	}
+	for _, line := range s.lines {
+		if line != s.fault {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 func (s *diagnostics) ended(how string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,17 +32,9 @@ func (s *Server) Counts() Counts {
 // last lines on standard error since a process was last started: at most 5, each of at most
 // 200 bytes. The first line that names an error, or else looks like one, precedes the others.
 func (s *Server) LastWords() (end string, lines []string) {
+	lines = s.diagnostics.last()
 	s.diagnostics.mu.Lock()
 	defer s.diagnostics.mu.Unlock()
-	fault := s.diagnostics.fault
-	if fault != "" {
-		lines = append(lines, fault)
-	}
-	for _, line := range s.diagnostics.lines {
-		if line != fault {
-			lines = append(lines, line)
-		}
-	}
 	return s.diagnostics.end, lines
 }
 
@@ -61,3 +53,6 @@ func Address(s *Server) string {
 	}
 	return s.url.String()
 }
+
+// Fallen returns the last fall of a process of a server; nil: there is none.
+func Fallen(s *Server) *Fall { return s.falls.last.Load() }

@@ -32,7 +32,10 @@ type stdioConn struct {
 	quiet   atomic.Bool   // its end does not count against the server: it was requested, or is that of a probe
 	worked  atomic.Bool   // its handshake was completed
 	key     atomic.Uint64 // of its handshake, see helloKey
+	words   diagnostics   // its last lines on standard error
+	cut     atomic.Bool   // its output ended during a call
 	noted   sync.Once
+	fallen  sync.Once
 	hasty   sync.Once
 }
 
@@ -43,19 +46,19 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 	if wait := s.backoff.wait(key, time.Now()); wait > 0 {
 		return nil, &fault{kind: ErrOpen, reason: fmt.Sprintf("it ended repeatedly, next start in %s", wait.Round(time.Millisecond)), retry: wait}
 	}
-	started := time.Now()
+	c := &stdioConn{started: time.Now()}
 	s.diagnostics.begin()
 	proc, err := s.deps.Runner.Start(process.Spec{
-		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Sandbox: s.def.Sandbox, Stderr: s.stderr(),
+		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Sandbox: s.def.Sandbox, Stderr: s.stderr(&c.words),
 	})
 	switch {
 	case errors.Is(err, process.ErrTooMany):
 		return nil, newFault(ErrBusy, "")
 	case err != nil:
-		s.backoff.ended(ours, started, time.Now())
+		s.backoff.ended(ours, c.started, time.Now())
 		return nil, newFaultf(ErrNotSent, "the server cannot be started", err)
 	}
-	c := &stdioConn{proc: proc, started: started}
+	c.proc = proc
 	c.key.Store(key)
 	c.quiet.Store(modern) // until the probe has succeeded
 	c.stream.init(s, modern, on)
@@ -72,12 +75,23 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 
 // noteStatus records how the process ended.
 func (c *stdioConn) noteStatus() {
-	how := "exit status 0"
-	if err := c.proc.Err(); err != nil {
-		how = err.Error()
+	how := statusOf(c.proc)
+	if c.proc.Err() != nil {
 		how += npmLog(c.srv)
 	}
 	c.srv.diagnostics.ended(how)
+	noteFall(c, how, c.proc.Err() != nil)
+}
+
+// noteFall keeps how the process ended, unless that was requested, or it never worked, or it ended
+// without an error and without a call.
+func noteFall(c *stdioConn, reason string, failed bool) {
+	c.fallen.Do(func() {
+		calls := c.cut.Load() || c.pending.busy()
+		if c.worked.Load() && !c.quiet.Load() && (calls || failed) {
+			c.srv.falls.add(Fall{Reason: reason, Calls: calls, Last: time.Now(), words: &c.words})
+		}
+	})
 }
 
 // npmLog says where the log of npm is if npx ended without a word, as it does when a package cannot be installed.
@@ -110,10 +124,11 @@ func (s *Server) Pause(initParams []byte) time.Duration {
 	return s.backoff.wait(helloKey(initParams), time.Now())
 }
 
-// stderr returns the receiver of a child's standard error.
-func (s *Server) stderr() func(string) {
+// stderr returns the receiver of a child's standard error, which also keeps its last lines.
+func (s *Server) stderr(words *diagnostics) func(string) {
 	return func(line string) {
 		s.diagnostics.add(line)
+		words.add(line)
 		if s.def.KeepStderr {
 			s.log.Info("server stderr", slog.String("line", line))
 		}
@@ -148,8 +163,10 @@ func (c *stdioConn) read() {
 // broke ends the connection because of an error of the reader.
 func (c *stdioConn) broke(err error) {
 	var f *fault
+	c.cut.Store(c.pending.busy())
 	switch {
 	case errors.As(err, &f):
+		noteFall(c, err.Error(), true)
 	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
 		c.awaitStatus()
 		err = newFault(ErrLost, "the server ended")
@@ -174,9 +191,36 @@ func (c *stdioConn) noteEnd(err error) {
 			started, key = time.Time{}, ours
 		}
 		wait := c.srv.backoff.ended(key, started, time.Now())
-		c.srv.log.Warn("server connection broke", slog.Any("reason", err),
+		c.srv.log.Warn("server connection broke; doorward status shows the last lines of the program on standard error",
+			slog.Any("reason", err), slog.String("status", statusOf(c.proc)), slog.Bool("during_call", c.cut.Load()),
 			slog.Duration("backoff", wait), slog.Any("counts", c.srv.Counts()))
 	})
+}
+
+// statusOf says how a process ended, or that it has not ended yet.
+func statusOf(p *process.Process) string {
+	select {
+	case <-p.Done():
+	default:
+		return "still running"
+	}
+	if err := p.Err(); err != nil {
+		return err.Error()
+	}
+	return "exit status 0"
+}
+
+// Call implements Conn. An answer shows that the server works again after a fall; that of a list
+// does not, because the lists are asked for without a client's call.
+func (c *stdioConn) Call(ctx context.Context, r *Request, on func(Event)) (Reply, error) {
+	reply, err := c.stream.Call(ctx, r, on)
+	switch r.Method {
+	case "tools/call", "prompts/get", "resources/read":
+		if err == nil {
+			c.srv.falls.answered(c.started)
+		}
+	}
+	return reply, err
 }
 
 // hurry sets a short deadline for the reader: the child is gone, so only what is in the pipe

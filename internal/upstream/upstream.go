@@ -104,6 +104,7 @@ type Server struct {
 	agent       string            // User-Agent
 	backoff     restarts          // stdio
 	diagnostics diagnostics       // stdio
+	falls       falls             // stdio
 	counts      counters
 }
 

@@ -73,8 +73,12 @@ type Server struct {
 	Era       string `json:"era"`   // legacy, modern, both or unknown
 	Instances int    `json:"instances"`
 	Sandbox   string `json:"sandbox"` // the mode, and the measures that are not fully in force
-	// Stderr holds the last lines of standard error of a failing server.
-	Stderr    []string `json:"stderr,omitempty"`
+	// Stderr holds the last lines of standard error of a failing server, or of a process of it
+	// that ended while it was used.
+	Stderr []string `json:"stderr,omitempty"`
+	// Ended: a process ended by itself, during a call or with an error, and none that was started
+	// later has answered a call. Reason says how it ended.
+	Ended     bool     `json:"ended,omitempty"`
 	Withheld  []string `json:"withheld"`
 	Unmatched []string `json:"unmatched,omitempty"` // deny patterns that match no tool it is known to offer
 	Reason    string   `json:"reason,omitempty"`

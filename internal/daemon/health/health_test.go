@@ -20,6 +20,7 @@ func TestEachStateOfAServerHasItsRemedy(t *testing.T) {
 		{admin.Server{Name: "a", State: "refused", Reason: "no such variable"}, Fail, "doorward status"},
 		{admin.Server{Name: "a", State: "withheld", Reason: "changed"}, Fail, "doorward trust a"},
 		{admin.Server{Name: "a", State: "failing", Kind: builtin, Reason: "no database"}, Fail, "the database of store"},
+		{admin.Server{Name: "a", State: "idle", Ended: true, Reason: "ended during a call: exit status 7"}, Warn, "doorward status"},
 		{admin.Server{Name: "a", State: "connected", Withheld: []string{"tool x"}}, Warn, "doorward trust a"},
 	} {
 		got := ofServer(tc.server)
