@@ -343,22 +343,46 @@ func (b *backend) starting() bool {
 type table struct {
 	byName map[string]*backend
 	sorted []*backend
-	// greeted has the last connections to the servers of earlier generations, by name: a server
-	// that a reload adds again is announced to the sessions that it had declared changes to.
-	greeted map[string]*liveConn
+	// removed has what the servers declared that reloads have taken away, the last one last: a
+	// server that comes back is announced to the sessions that it had declared changes to.
+	removed []removed
 }
 
-// declared returns the last connection to each server of this generation and of those before,
-// with its era and its hello alone: the rest of a server that is removed is kept nowhere.
-func (t *table) declared() map[string]*liveConn {
-	last := make(map[string]*liveConn, len(t.sorted))
-	maps.Copy(last, t.greeted)
+// removed is what a server declared that is configured no longer.
+type removed struct {
+	server string
+	said   *liveConn // its era and its hello alone
+}
+
+// removedMost is how many removed servers a table has.
+const removedMost = 256
+
+// said returns what a server declared last, also one that was removed; nil: nothing.
+func (t *table) said(server string) *liveConn {
+	if b := t.byName[server]; b != nil {
+		return b.greeted.Load()
+	}
+	if i := slices.IndexFunc(t.removed, func(r removed) bool { return r.server == server }); i >= 0 {
+		return t.removed[i].said
+	}
+	return nil
+}
+
+// succeed makes t, which has its servers, the successor of a table. Nothing else of a server that
+// was replaced or removed is kept.
+func (t *table) succeed(old *table) {
 	for _, b := range t.sorted {
-		if c := b.greeted.Load(); c != nil {
-			last[b.Name] = &liveConn{era: c.era, hello: c.hello}
+		if c := old.said(b.Name); c != nil {
+			b.greeted.CompareAndSwap(nil, &liveConn{era: c.era, hello: c.hello})
 		}
 	}
-	return last
+	t.removed = slices.DeleteFunc(slices.Clone(old.removed), func(r removed) bool { return t.byName[r.server] != nil })
+	for _, b := range old.sorted {
+		if c := b.greeted.Load(); c != nil && t.byName[b.Name] == nil {
+			t.removed = append(t.removed, removed{b.Name, &liveConn{era: c.era, hello: c.hello}})
+		}
+	}
+	t.removed = slices.Clone(t.removed[max(len(t.removed)-removedMost, 0):])
 }
 
 // minglesTasks reports whether a server has the tasks of several principals in one place. A program

@@ -92,19 +92,16 @@ func (d *binding) restLink(h *held) {
 	d.giveUp(h)
 }
 
-// leaveReplaced gives up the links of a session to servers that were replaced, and reports whether
-// there were any.
-func (d *binding) leaveReplaced() (left bool) {
+// leaveReplaced gives up the links of a session to servers that were replaced or removed.
+func (d *binding) leaveReplaced() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, h := range slices.Clone(d.links) {
-		if b := d.sessions.table.Load().byName[h.link.b.Name]; b != nil && b != h.link.b {
-			d.memory.rested[h.link.b.Name] = true
+		if b := h.link.b; d.sessions.table.Load().byName[b.Name] != b {
+			d.memory.rested[b.Name] = true
 			d.giveUp(h)
-			left = true
 		}
 	}
-	return left
 }
 
 // opened sets the session's log level on a new connection, if policy lets the session set it
@@ -162,20 +159,27 @@ func (d *binding) setUp(b *backend, h *held) {
 }
 
 // takesUp makes a kept resource one that the link is subscribed to, if policy still lets the
-// session. It changes nothing if the session has meanwhile unsubscribed or given up the link.
+// session, and forgets it if policy does not. It changes nothing if the session has meanwhile
+// unsubscribed or given up the link, or if the refusal is for now.
 func (d *binding) takesUp(b *backend, h *held, uri string, with *gate.Charge) bool {
-	allowed := d.subscribesAgain(b, uri, with)
-	removed := !allowed && over(b) // policy denies what is not configured; the server may be configured again
+	refused := d.subscribesAgain(b, uri, with)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if removed || d.linked(b) != h || !d.memory.kept[b.Name][uri] {
+	if forNow(refused) || d.linked(b) != h || !d.memory.kept[b.Name][uri] {
 		return false
 	}
 	d.memory.forget(b.Name, uri)
-	if allowed {
+	if refused == nil {
 		h.link.hub.watchers.adjust(h.watcher, func(w *watcher) { w.want = w.want.With(uri, true) })
 	}
-	return allowed
+	return refused == nil
+}
+
+// forNow reports whether a refusal says nothing against the act at a later time: its record failed,
+// a limit was reached, or the server was removed and may be configured again.
+func forNow(refused error) bool {
+	var r *gate.Refusal
+	return refused != nil && (!errors.As(refused, &r) || r.Code != gate.CodeDenied || r.Rule == "default.unknown-server")
 }
 
 // tell subscribes to resources on an open connection.
@@ -191,7 +195,7 @@ func (h *held) tell(ctx context.Context, c *liveConn, uris []string) error {
 
 // subscribesAgain decides and records a subscription that is set up again: policy may
 // have changed since the client asked for it. The subscriptions of one connection share a charge.
-func (d *binding) subscribesAgain(b *backend, uri string, with *gate.Charge) bool {
+func (d *binding) subscribesAgain(b *backend, uri string, with *gate.Charge) error {
 	x := front.Exchange{Who: d.session.Owner(), Session: d.session, SameProgram: d.session.SameProgram()}
 	act := d.sessions.acts.of(&x, b.Name, "resources/subscribe", uri)
 	act.With = with

@@ -138,9 +138,6 @@ func (r *Relay) recordNow(line *audit.Record) {
 func (r *Relay) SetServers(servers []Server) {
 	old := r.table.Load()
 	t := &table{byName: make(map[string]*backend, len(servers))}
-	if old != nil {
-		t.greeted = old.declared()
-	}
 	for _, s := range servers {
 		b := newBackend(s)
 		if old != nil && old.byName[s.Name] != nil {
@@ -150,13 +147,13 @@ func (r *Relay) SetServers(servers []Server) {
 				b.fallen.Store(was.fallen.Load() + replaced)
 			}
 		}
-		if c := t.greeted[s.Name]; c != nil {
-			b.greeted.CompareAndSwap(nil, c)
-		}
 		t.byName[s.Name] = b
 		t.sorted = append(t.sorted, b)
 	}
 	sort.Slice(t.sorted, func(i, j int) bool { return t.sorted[i].Name < t.sorted[j].Name })
+	if old != nil {
+		t.succeed(old)
+	}
 	r.table.Store(t)
 	if old == nil {
 		return

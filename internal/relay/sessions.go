@@ -55,7 +55,7 @@ func (d *binding) link(b *backend, init func() []byte) (l *link, joined bool) {
 	h := &held{watcher: &watcher{want: subscribe.Lists(), listens: d.stream.listens || d.session.Listening(), session: d.session}}
 	h.watcher.deliver = func(e upstream.Event) { d.stream.deliver(b, e) }
 	h.watcher.sees = func() bool { return d.sessions.sight.visible(d.session.Owner(), b.Name) }
-	h.watcher.again = func(uri string, with *gate.Charge) bool { return d.subscribesAgain(b, uri, with) }
+	h.watcher.again = func(uri string, with *gate.Charge) bool { return d.subscribesAgain(b, uri, with) == nil }
 	d.place(h, b, init)
 	h.stop = h.link.hub.watch(h.watcher)
 	d.links = append(d.links, h)
@@ -79,11 +79,14 @@ func (s *sessions) rest(before time.Time) {
 	})
 }
 
-// follow links the sessions that listen to the servers that have replaced theirs: a client that
-// only waits for changes would not do so.
+// follow makes the sessions leave the servers that were replaced or removed. Those that listen are
+// linked to the servers that have come in their place: a client that only waits for changes would
+// not do so.
 func (s *sessions) follow() {
 	s.bindings.Range(func(k, _ any) bool {
-		if d := k.(*binding); d.session.Listening() && d.leaveReplaced() {
+		d := k.(*binding)
+		d.leaveReplaced()
+		if d.session.Listening() && len(d.memory.awaited()) > 0 {
 			go d.subscribeAgain(front.ListeningOf(d.session))
 		}
 		return true

@@ -67,22 +67,20 @@ func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, 
 	return s.visible(who, b.Name)
 }
 
-// listens decides and records whether a caller receives the changes of a resource.
-func (s *sight) listens(b *backend, act gate.Act) bool {
+// listens decides and records whether a caller receives the changes of a resource; nil: it does.
+func (s *sight) listens(b *backend, act gate.Act) error {
 	act.Kind = gate.Stream
 	if d := s.mayRead(act.Who, b, act.Name, act.SameProgram); !d.Allow {
-		s.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
-		return false
+		return s.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
 	}
 	if b.Pin != nil {
 		if why := b.Pin.Shut(pin.Resources, act.Name); why != "" {
-			s.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
-			return false
+			return s.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
 		}
 	}
 	pass, err := s.gate.Enter(act)
 	if err == nil {
 		pass.Leave("ok", 0)
 	}
-	return err == nil
+	return err
 }

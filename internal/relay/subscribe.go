@@ -135,7 +135,7 @@ func (s *subscription) listenTo(ctx context.Context, b *backend, with *gate.Char
 func (s *subscription) enters(b *backend, t resolve.Target, with *gate.Charge) bool {
 	act := s.from.acts.on(s.x, t)
 	act.With = with
-	return s.from.sight.listens(b, act)
+	return s.from.sight.listens(b, act) == nil
 }
 
 // task finds the server's own id of a task that the client may hear of: one that its

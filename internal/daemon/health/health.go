@@ -48,7 +48,10 @@ func OfStatus(s admin.Status) []Check {
 	}
 	record := Check{Name: "record", State: OK, Found: fmt.Sprintf("%d records", s.Audit.Seq)}
 	if s.Audit.State != "ok" {
-		record.State, record.Found, record.Todo = Fail, s.Audit.State+": "+s.Audit.Reason, "Make room on the disk, or run doorward audit verify."
+		record.State, record.Found, record.Todo = Fail, s.Audit.State+": "+s.Audit.Reason, "Run doorward audit verify, then restart the daemon."
+		if s.Audit.State == "full" {
+			record.Todo = "Make room on the disk."
+		}
 	}
 	return append(out, record)
 }

@@ -35,6 +35,7 @@ type call struct {
 	pass    gate.Pass
 	session *session
 	owner   mail.Owner
+	before  int // calls of register that gave the session a peer before this call
 	args    args
 	raw     []byte // the arguments as received
 
@@ -86,7 +87,7 @@ func (c *call) me(ctx context.Context) (mail.Peer, error) {
 // known notes what the book has said about the caller's peer.
 func known(c *call, p mail.Peer, err error) (mail.Peer, error) {
 	if noPeer(err) {
-		c.s.bind(c.session, mail.Peer{})
+		c.s.lose(c.session, c.before)
 	}
 	if err != nil {
 		return p, err

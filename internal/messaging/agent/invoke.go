@@ -109,7 +109,7 @@ func (c *call) run(ctx context.Context) (*answer, error) {
 		u = asBridged
 	}
 	c.session = c.s.sessions.of(who, c.pass.Act().Session, u)
-	c.owner = c.s.sessions.ownerOf(c.session)
+	c.owner, c.before = c.s.sessions.ownerOf(c.session), names(c.s.sessions, c.session)
 	if err := c.withinPace(); err != nil {
 		return nil, err
 	}

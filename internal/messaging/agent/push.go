@@ -89,9 +89,10 @@ func (c *conn) read(ctx context.Context, r *upstream.Request) (upstream.Reply, e
 // look reads a session's mailbox for the resource. Without a peer it is empty.
 func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
 	state := inboxState{Messages: []pointer{}}
+	before := names(s.sessions, on)
 	p, n, waiting, err := s.o.Book.Look(ctx, s.sessions.ownerOf(on))
 	if noPeer(err) {
-		s.bind(on, mail.Peer{})
+		s.lose(on, before)
 		return state, nil
 	}
 	if err != nil {
@@ -111,6 +112,13 @@ func (s *Server) look(ctx context.Context, on *session) (inboxState, error) {
 // peer of a register that is still in progress.
 func (s *Server) bind(on *session, p mail.Peer) {
 	if s.sessions.bind(on, p) {
+		s.signals.signal(topicSession(on.owner.Session))
+	}
+}
+
+// lose is bind for a read that found no peer. before is what names returned before the read.
+func (s *Server) lose(on *session, before int) {
+	if lose(s.sessions, on, before) {
 		s.signals.signal(topicSession(on.owner.Session))
 	}
 }
@@ -237,11 +245,12 @@ func (p *pusher) look(ctx context.Context) time.Duration {
 	if !p.may() {
 		return 0 // PolicyChanged is a signal
 	}
+	before := names(p.s.sessions, p.on)
 	gives := givenTo(p.s.sessions, p.on).gives // what is given after the look counts at the next one
 	me, n, waiting, err := p.s.o.Book.Look(ctx, p.s.sessions.ownerOf(p.on))
 	switch {
 	case noPeer(err):
-		p.s.bind(p.on, mail.Peer{})
+		p.s.lose(p.on, before)
 		return 0
 	case err != nil:
 		if ctx.Err() == nil {

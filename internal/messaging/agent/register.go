@@ -56,6 +56,7 @@ func register(ctx context.Context, c *call) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	registers(c.s.sessions, c.session)
 	c.as(done.Peer)
 	if c.former == "" || done.Takeover != nil {
 		c.s.sessions.moveTo(c.session, nil) // the caller may not have seen what was given before

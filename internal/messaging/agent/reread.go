@@ -35,7 +35,7 @@ func read(ctx context.Context, c *call) (*answer, error) {
 	q := mail.Query{Thread: c.args.str("thread", ""), Text: c.args.str("text", ""), Max: c.args.int("limit", 20), MaxBytes: usualBytes}
 	me, all, more, err := c.s.o.Book.Read(ctx, c.owner, q)
 	if noPeer(err) {
-		c.s.bind(c.session, mail.Peer{})
+		c.s.lose(c.session, c.before)
 	}
 	if err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ type session struct {
 	listens int    // open streams of subscriptions/listen
 	subs    int    // subscriptions of a legacy session
 	name    string // of its peer, to which its sends are charged; empty: charged to itself
+	named   int    // calls of register that gave it a peer
 	made    uint64 // later sessions have higher numbers
 
 	position *position // of an inbox without a cursor; nil: none
@@ -242,51 +243,6 @@ func (t *sessions) leader(s *session) *session {
 	}
 	s.joined.last.Store(max(s.joined.last.Load(), s.last.Load()))
 	return s.joined
-}
-
-// bind notes the peer of a session with its present name; a zero peer: none any more. It
-// reports whether that is another peer than before.
-func (t *sessions) bind(s *session, p mail.Peer) (other bool) {
-	t.mu.RLock()
-	same := s.peer == p.ID && s.name == nameOf(p)
-	t.mu.RUnlock()
-	if same {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.paces.rename(s, nameOf(p))
-	if s.peer == p.ID {
-		return false
-	}
-	if t.byID[s.peer] == s {
-		delete(t.byID, s.peer)
-	}
-	if p.ID == "" {
-		t.former(s)
-	}
-	s.peer, s.hookTold, s.gaveUpTo = p.ID, 0, 0 // another mailbox has numbers of its own
-	if p.ID != "" {
-		t.byID[p.ID] = s
-		s.touched = t.now()
-		gather(t, s.shim)
-	}
-	return true
-}
-
-// nameOf returns a name that is unique among all principals; empty: no peer.
-func nameOf(p mail.Peer) string {
-	if p.ID == "" {
-		return ""
-	}
-	return p.Principal + "\x00" + p.Namespace + "\x00" + p.Name
-}
-
-// peerOf returns the id of a session's peer, as far as it is known here.
-func (t *sessions) peerOf(s *session) string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return s.peer
 }
 
 // end marks a session as ended, because its connection was closed. again: a call was in
