@@ -59,10 +59,22 @@ func unknown(c *cobra.Command, args []string) error {
 		return fmt.Errorf("%w: one of %s", errUsage, strings.Join(names, ", "))
 	}
 	text := fmt.Sprintf("unknown command %q", args[0])
-	if similar := c.SuggestionsFor(args[0]); len(similar) > 0 {
+	if similar := append(c.SuggestionsFor(args[0]), deeper(c, args[0])...); len(similar) > 0 {
 		text += "; did you mean " + strings.Join(similar, " or ") + "?"
 	}
 	return fmt.Errorf("%w: %s", errUsage, text)
+}
+
+// deeper returns the commands of this name in the groups below c, with the name of their group.
+func deeper(c *cobra.Command, name string) (found []string) {
+	for _, below := range c.Commands() {
+		for _, command := range below.Commands() {
+			if command.Name() == name {
+				found = append(found, below.Name()+" "+name)
+			}
+		}
+	}
+	return found
 }
 
 // doubleDashed returns the arguments with a second dash for long flags that have one, such

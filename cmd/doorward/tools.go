@@ -37,7 +37,8 @@ func newTools() *cobra.Command {
 			}
 			o.guide(c, client.GuideOptions{})
 			all, missing, err := listTools(ctx, c, strings.Join(args, ""))
-			if err != nil {
+			endless := errors.Is(err, errEndless)
+			if err != nil && !endless {
 				return rpcFailure(err, o.json)
 			}
 			sayMissing(missing)
@@ -46,16 +47,26 @@ func newTools() *cobra.Command {
 				first, _, _ := strings.Cut(t.Description, "\n")
 				rows = append(rows, []string{plaintext.Line(t.Server), plaintext.Line(t.Name), plaintext.Line(first)})
 			}
-			return o.print(all, o.narrowed(table(rows...)))
+			if printed := o.print(all, o.narrowed(table(rows...))); printed != nil || !endless {
+				return printed
+			}
+			return err
 		})
 }
 
-// listTools returns the tools. missing holds, for each server whose tools are not yet in
-// the list, the reason.
+// maxPages bounds the pages of a list that are read: a server may name a next page each time.
+// The daemon reads as many.
+const maxPages = 100
+
+// errEndless is the error of a list that has more pages.
+var errEndless = fmt.Errorf("the list has more than %d pages, and the rest was not read", maxPages)
+
+// listTools returns the tools, with errEndless those of the first pages. missing holds, for each
+// server whose tools are not yet in the list, the reason.
 func listTools(ctx context.Context, c *client.Client, server string) (all []tool, missing map[string]string, err error) {
 	all = []tool{}
 	var params []byte
-	for {
+	for range maxPages {
 		result, err := c.Request(ctx, server, "tools/list", params)
 		if err != nil {
 			return nil, nil, err
@@ -77,6 +88,7 @@ func listTools(ctx context.Context, c *client.Client, server string) (all []tool
 		}
 		params = rawjson.Set(nil, rawjson.Edit{Key: "cursor", Value: rawjson.Get(result, "nextCursor")})
 	}
+	return all, missing, errEndless
 }
 
 // sayMissing prints the servers whose tools are not in the list yet, grouped by reason.
@@ -204,6 +216,9 @@ func toolArguments(raw string, pairs []string) ([]byte, error) {
 		key, value, ok := strings.Cut(p, "=")
 		if !ok || key == "" {
 			return nil, fmt.Errorf("%w: %q is not key=value", errUsage, p)
+		}
+		if slices.ContainsFunc(edits, func(e rawjson.Edit) bool { return e.Key == key }) {
+			return nil, fmt.Errorf("%w: %s is given twice; write a list as JSON, such as %s='[1,2]'", errUsage, key, key)
 		}
 		v := []byte(value)
 		if wire.ValidateValue(v) != nil || v[0] == '"' {

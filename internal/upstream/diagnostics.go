@@ -22,11 +22,12 @@ type diagnostics struct {
 	stray string // the last of them
 }
 
-// begin forgets the lines of earlier processes when a new one starts.
+// begin forgets the lines of earlier processes, and how the last one ended, when a new one starts:
+// a process that runs has not ended.
 func (s *diagnostics) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault, s.lines, s.said, s.stray = "", nil, 0, ""
+	s.fault, s.lines, s.end, s.said, s.stray = "", nil, "", 0, ""
 }
 
 // rank says how well a line tells why a process ended: 3 names an error, 2 is a sentence of npm's
