@@ -6,11 +6,11 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // sight decides which servers and resources a caller may see.
@@ -75,7 +75,7 @@ func (s *sight) listens(b *backend, act gate.Act) bool {
 		return false
 	}
 	if b.Pin != nil {
-		if why := b.Pin.Shut(pin.Resources, act.Name); why != "" {
+		if why := offer.Resource(b.Pin, act.Name); why != "" {
 			s.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
 			return false
 		}
