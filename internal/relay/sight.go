@@ -35,6 +35,11 @@ func (s *sight) visible(who *principal.Principal, server string) bool {
 	return false
 }
 
+// onRoute reports whether a client of a route is offered what the server has.
+func (s *sight) onRoute(who *principal.Principal, route, server string) bool {
+	return (route == "" || route == server) && s.visible(who, server)
+}
+
 // servers returns the servers that a principal may see, sorted by name.
 func (s *sight) servers(who *principal.Principal) []*backend {
 	t := s.table.Load()
