@@ -106,6 +106,55 @@ func TestNoChangeOfAWithheldResourceIsHeard(t *testing.T) {
 	}
 }
 
+// A client hears of the changes of its task only while policy lets it ask for the task.
+func TestATaskIsHeardOfOnlyWhileItMayBeAsked(t *testing.T) {
+	t.Parallel()
+	for what, forbids := range map[string]string{
+		"the method": `forbid (principal, action == Action::"tasks/get", resource);`,
+		"the server": `forbid (principal, action == Action::"tasks/get", resource == Server::"s");`,
+		"the caller": `forbid (principal == Principal::"uid:1000", action == Action::"tasks/get", resource);`,
+	} {
+		for _, path := range []string{"/mcp/s", "/mcp"} {
+			t.Run(what+" "+path, func(t *testing.T) {
+				t.Parallel()
+				name := map[string]string{"/mcp/s": "echo", "/mcp": "s__echo"}[path]
+				for era, open := range map[string]func() (*house, *script, *heard){
+					"legacy": func() (*house, *script, *heard) {
+						s := withTasks(t, web)
+						h := build(t, []Server{s.server()})
+						c := h.legacy(path, "uid:1000", `{}`)
+						c.tool(name, "")
+						return h, s, hear(c.listen())
+					},
+					"modern": func() (*house, *script, *heard) {
+						s := web(t, "s", "modern")
+						s.serve = func(q *query) { q.result(`{"resultType":"task","taskId":"t-1","status":"working"}`) }
+						h := build(t, []Server{s.server()})
+						m := h.modern(path, "uid:1000")
+						r, _ := m.subscribe(`{"toolsListChanged":true,"taskIds":[` + field(m.tool(name, ""), "result", "taskId") + `]}`)
+						t.Cleanup(r.stop)
+						return h, s, hear(r)
+					},
+				} {
+					h, s, heard := open()
+					method := map[string]string{"legacy": protocol.TaskStatus, "modern": protocol.TaskChanged}[era]
+					change := func(mark string) {
+						s.change(method, `{"taskId":"t-1","status":"working","_meta":{"mark":"`+mark+`"}}`)
+					}
+					eventually(t, era+" before", func() bool { change("before"); return heard.position("before") >= 0 })
+					h.obey(forbids)
+					change("forbidden")
+					s.change(protocol.ToolsChanged, `{"_meta":{"mark":"end"}}`) // comes after it
+					eventually(t, era+" end", func() bool { return heard.position("end") >= 0 })
+					if heard.position("forbidden") >= 0 {
+						t.Errorf("%s: the client hears of a task that it may not ask for", era)
+					}
+				}
+			})
+		}
+	}
+}
+
 // heard is what a stream has carried so far.
 type heard struct {
 	mu  sync.Mutex

@@ -65,9 +65,12 @@ func (s *sight) mayRead(who *principal.Principal, b *backend, uri string, same b
 // mayHear asks policy again when an event is delivered: it may have changed since the client
 // began to listen.
 func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, same bool) bool {
-	if e.Method == protocol.ResourceUpdated {
+	switch e.Method {
+	case protocol.ResourceUpdated:
 		uri, _ := rawjson.GetString(e.Params, "uri")
 		return s.mayRead(who, b, uri, same).Allow
+	case protocol.TaskChanged, protocol.TaskStatus: // it has what the answer to tasks/get has
+		return s.gate.Allows(policy.Request{Who: who, Action: "tasks/get", Server: b.Name, SameProgram: same}).Allow
 	}
 	return s.visible(who, b.Name)
 }
