@@ -171,6 +171,6 @@ func (f *definitions) approve(who *principal.Principal, server string, items []p
 		f.audit.Later(&audit.Record{Kind: audit.Event, Source: "pin", Action: "trust.approve", Who: who,
 			Resource: server + "/" + i.Item, Decision: audit.Allow, Reason: "sha256:" + i.Digest})
 	}
-	f.relay.Announce()
+	f.relay.AnnounceOf(server)
 	return nil
 }

@@ -79,7 +79,7 @@ func (h *hub) spread(e upstream.Event) {
 	c := h.live.Load()
 	modern := c != nil && c.era == front.Modern
 	ofTask := modern && e.Method == protocol.TaskChanged
-	if blocked(e.Method) || !ofTask && !h.asks.questions.passes(h.asks.outsideCalls, &e) {
+	if blocked(e.Method) || withholds(c, e) || !ofTask && !h.asks.questions.passes(h.asks.outsideCalls, &e) {
 		return
 	}
 	ours := modern && e.Method == protocol.ResourceUpdated || ofTask
@@ -122,6 +122,16 @@ func (h *hub) doubt(may func(capability []byte) bool) {
 // themselves, so that no listen of the hub is needed.
 func (h *hub) sessionsAlone(c *liveConn) bool {
 	return h.client == front.Legacy && c.era == front.Legacy
+}
+
+// withholds reports whether a change is of a resource that is withheld on the connection. It may
+// have been withheld after clients subscribed to it.
+func withholds(c *liveConn, e upstream.Event) bool {
+	if c == nil || e.Method != protocol.ResourceUpdated {
+		return false
+	}
+	uri, _ := rawjson.GetString(e.Params, "uri")
+	return c.offers.Withholds(uri)
 }
 
 // blocked names notifications that would put a server's text into the client's conversation

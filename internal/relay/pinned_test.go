@@ -41,7 +41,7 @@ func approve(t testing.TB, h *house, b *pin.Book, server string) {
 	if err := b.Approve(server, all); err != nil {
 		t.Fatal(err)
 	}
-	h.relay.Announce()
+	h.relay.AnnounceOf(server)
 }
 
 const (

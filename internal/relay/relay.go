@@ -206,13 +206,26 @@ func (r *Relay) Notification(ctx context.Context, x *front.Exchange) *wire.Error
 // Announce tells every listening client to list again, and then ends the listens that do not
 // hear all of their clients' servers. Call it after the policy or the servers have changed.
 func (r *Relay) Announce() {
-	for _, ear := range r.sessions.audience.All() {
-		for method := range subscribe.ListCapability {
-			ear(method)
-		}
-	}
+	r.announce(func(subscribe.Ear) bool { return true })
 	r.listens.renew()
 	r.sessions.follow()
+}
+
+// AnnounceOf tells the listening clients that may see a server to list again. Call it after other
+// definitions of the server were approved.
+func (r *Relay) AnnounceOf(server string) {
+	r.announce(func(e subscribe.Ear) bool { return e.Sees(server) })
+}
+
+func (r *Relay) announce(to func(subscribe.Ear) bool) {
+	for _, ear := range r.sessions.audience.All() {
+		if !to(ear) {
+			continue
+		}
+		for method := range subscribe.ListCapability {
+			ear.Announce(method)
+		}
+	}
 }
 
 // Full answers an exchange that the front turned away at a limit.

@@ -17,7 +17,7 @@ func (s *sessions) of(session *front.Session) *binding {
 		d.memory = memory{usage: &d.usage, table: s.table, kept: make(map[string]map[string]bool), rested: make(map[string]bool)}
 		d.stream = stream{usage: &d.usage, table: s.table, sight: s.sight}
 		d.memory.recall()
-		d.leave = s.audience.Join(d.stream.announce)
+		d.leave = s.audience.Join(subscribe.Ear{Announce: d.stream.announce, Sees: func(server string) bool { return s.sight.onRoute(session.Owner(), session.Server, server) }})
 		s.bindings.Store(d, nil)
 		return d
 	}).(*binding)

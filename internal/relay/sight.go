@@ -6,11 +6,11 @@ import (
 
 	"github.com/doorward/doorward/internal/base/protocol"
 	"github.com/doorward/doorward/internal/base/rawjson"
+	"github.com/doorward/doorward/internal/relay/offer"
 	"github.com/doorward/doorward/internal/trust/gate"
 	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/principal"
 	"github.com/doorward/doorward/internal/upstream"
-	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // sight decides which servers and resources a caller may see.
@@ -33,6 +33,11 @@ func (s *sight) visible(who *principal.Principal, server string) bool {
 		}
 	}
 	return false
+}
+
+// onRoute reports whether a client of a route is offered what the server has.
+func (s *sight) onRoute(who *principal.Principal, route, server string) bool {
+	return (route == "" || route == server) && s.visible(who, server)
 }
 
 // servers returns the servers that a principal may see, sorted by name.
@@ -60,9 +65,12 @@ func (s *sight) mayRead(who *principal.Principal, b *backend, uri string, same b
 // mayHear asks policy again when an event is delivered: it may have changed since the client
 // began to listen.
 func (s *sight) mayHear(who *principal.Principal, b *backend, e upstream.Event, same bool) bool {
-	if e.Method == protocol.ResourceUpdated {
+	switch e.Method {
+	case protocol.ResourceUpdated:
 		uri, _ := rawjson.GetString(e.Params, "uri")
 		return s.mayRead(who, b, uri, same).Allow
+	case protocol.TaskChanged, protocol.TaskStatus: // it has what the answer to tasks/get has
+		return s.gate.Allows(policy.Request{Who: who, Action: "tasks/get", Server: b.Name, SameProgram: same}).Allow
 	}
 	return s.visible(who, b.Name)
 }
@@ -74,7 +82,7 @@ func (s *sight) listens(b *backend, act gate.Act) error {
 		return s.gate.Refuse(act, d.Rule, gate.CodeDenied, 0)
 	}
 	if b.Pin != nil {
-		if why := b.Pin.Shut(pin.Resources, act.Name); why != "" {
+		if why := offer.Resource(b.Pin, act.Name); why != "" {
 			return s.gate.Refuse(act, why.Rule(), gate.CodeDenied, 0)
 		}
 	}

@@ -74,7 +74,7 @@ func (k *listens) serve(ctx context.Context, x *front.Exchange, servers []*backe
 
 // join makes a subscription hear of changes of the servers and of the policy, until leave.
 func (k *listens) join(s *subscription) (leave func()) {
-	out := k.audience.Join(s.announce)
+	out := k.audience.Join(subscribe.Ear{Announce: s.announce, Sees: func(server string) bool { return k.sight.onRoute(s.x.Who, s.x.Server, server) }})
 	k.open.Store(s, nil)
 	s.renew() // the servers may have changed since they were looked up
 	return func() {

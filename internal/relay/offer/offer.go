@@ -83,6 +83,9 @@ func (f *Offers) Changed(method string) {
 	for k, list := range listing.ListMethods {
 		if kind, _ := listing.Of(list); kind.Changed == method {
 			f.lists[k].forget()
+			if f.view != nil {
+				f.view.Outdated(pin.Kind(k))
+			}
 		}
 	}
 }

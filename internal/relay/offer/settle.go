@@ -25,12 +25,12 @@ func (f *Offers) Settled(ctx context.Context, t resolve.Target) (resolve.Target,
 	case "prompts/get":
 		return f.named(ctx, pin.Prompts, t)
 	case "resources/read", "resources/subscribe", "resources/directory/read":
-		return t, errors.Join(shut(f.view, pin.Resources, t.Name()), shutSkill(f.view, t.Name()))
+		return t, shut(Resource(f.view, t.Name()))
 	case "skills/get":
-		return t, errors.Join(shut(f.view, pin.Skills, t.Name()), shutSkill(f.view, t.Name()))
+		return t, errors.Join(shut(f.view.Shut(pin.Skills, t.Name())), shut(skill(f.view, t.Name())))
 	case "completion/complete":
 		if t.NamesURI() {
-			return t, errors.Join(shut(f.view, pin.Templates, t.Name()), shut(f.view, pin.Resources, t.Name()))
+			return t, errors.Join(shut(f.view.Shut(pin.Templates, t.Name())), shut(f.view.Shut(pin.Resources, t.Name())))
 		}
 		return f.named(ctx, pin.Prompts, t)
 	}

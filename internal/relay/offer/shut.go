@@ -8,10 +8,27 @@ import (
 	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
+// Guard is the part of a pin.Guard or pin.View that addresses are checked with.
+type Guard interface {
+	Shut(k pin.Kind, name string) pin.Reason
+}
+
+// Resource returns why a resource may be neither read nor subscribed to: it is withheld, or a
+// part of a skill that is.
+func Resource(g Guard, uri string) pin.Reason {
+	if why := g.Shut(pin.Resources, uri); why != "" {
+		return why
+	}
+	return skill(g, uri)
+}
+
+// Withholds reports whether clients of the connection may not hear of a resource.
+func (f *Offers) Withholds(uri string) bool { return f.view != nil && Resource(f.view, uri) != "" }
+
 // shut refuses only addresses that are withheld. Addresses on no list are allowed, because a
 // server may give them in its templates or in a result.
-func shut(g *pin.View, k pin.Kind, uri string) error {
-	if why := g.Shut(k, uri); why != "" {
+func shut(why pin.Reason) error {
+	if why != "" {
 		return &pin.Held{Reason: why}
 	}
 	return nil
@@ -21,10 +38,10 @@ func shut(g *pin.View, k pin.Kind, uri string) error {
 // (SEP-2640).
 const skillFile = "/SKILL.md"
 
-// shutSkill refuses the addresses of a withheld skill, whose definition has their digests. A
-// list of skills that is not approved yet shuts no resource. Decoded forms and forms without
-// a query are checked too, because a server may use them to find the file.
-func shutSkill(g *pin.View, uri string) error {
+// skill returns why the addresses of a withheld skill, whose definition has their digests, may
+// not be used. A list of skills that is not approved yet shuts no resource. Decoded forms and
+// forms without a query are checked too, because a server may use them to find the file.
+func skill(g Guard, uri string) pin.Reason {
 	place, _, _ := strings.Cut(uri, "#")
 	place, _, _ = strings.Cut(place, "?")
 	ways := []string{uri, place}
@@ -32,24 +49,24 @@ func shutSkill(g *pin.View, uri string) error {
 		ways = append(ways, plain)
 	}
 	for _, way := range slices.Compact(ways) {
-		if err := shutBelow(g, way); err != nil {
-			return err
+		if why := skillAbove(g, way); why != "" {
+			return why
 		}
 	}
-	return nil
+	return ""
 }
 
-// shutBelow looks for a withheld skill at an address and at every address above it.
-func shutBelow(g *pin.View, uri string) error {
+// skillAbove looks for a withheld skill at an address and at every address above it.
+func skillAbove(g Guard, uri string) pin.Reason {
 	for dir := uri; ; {
 		for _, skill := range []string{dir, dir + skillFile} {
 			if why := g.Shut(pin.Skills, skill); why != "" && why != pin.Unapproved {
-				return &pin.Held{Reason: why}
+				return why
 			}
 		}
 		cut := strings.LastIndexByte(dir, '/')
 		if cut <= strings.Index(dir, "://")+len("://") {
-			return nil
+			return ""
 		}
 		dir = dir[:cut]
 	}

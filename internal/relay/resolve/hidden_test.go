@@ -3,6 +3,7 @@ package resolve
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/doorward/doorward/internal/base/rawjson"
@@ -47,6 +48,45 @@ func TestARefHasNoHiddenMember(t *testing.T) {
 					t.Errorf("%s: %+v, %v", params, got, err)
 				}
 			})
+		}
+	}
+}
+
+// A notification of the protocol in another spelling is refused, on both routes. Doorward itself
+// handles the ones that end or answer a call, and a server that takes another spelling for one
+// would apply it to the calls of all clients. The protocol's own spelling and one that looks like
+// none are as before.
+func TestARespeltNotificationIsNone(t *testing.T) {
+	t.Parallel()
+	refused := func(spelt string) {
+		for route, params := range map[string]string{"text": `{"requestId":1}`, "": `{"name":"text__x","requestId":1}`} {
+			if got, err := Notice(route, spelt, []byte(params)); !errors.Is(err, ErrMethod) || got.Method() != "" {
+				t.Errorf("%q on %q: %+v, %v", spelt, route, got, err)
+			}
+		}
+	}
+	for _, method := range notifications {
+		respelt(method, refused)
+		for _, space := range []string{" ", "\t", "\n", "\u00a0", "\u3000"} {
+			refused(method + space)
+			refused(space + method)
+		}
+		for i, c := range method[len("notifications/"):] {
+			at := len("notifications/") + i
+			for _, other := range []string{strings.ToUpper(string(c)), map[rune]string{'s': "\u017f", 'k': "\u212a"}[c]} {
+				if other != "" && other != string(c) {
+					refused(method[:at] + other + method[at+1:])
+				}
+			}
+		}
+		if got, err := Notice("text", method, nil); err != nil || got.Method() != method {
+			t.Errorf("%s: %+v, %v", method, got, err)
+		}
+	}
+	respelt("notifications/future", refused)
+	for _, method := range []string{"notifications/future", "notifications/cancelled/more", "notifications/Future thing"} {
+		if got, err := Notice("text", method, nil); err != nil || got.Method() != method {
+			t.Errorf("%s: %+v, %v", method, got, err)
 		}
 	}
 }

@@ -167,9 +167,10 @@ func Listed(route, uri string) (Target, error) {
 }
 
 // Notice resolves a notification on the route of one server, where it names nothing, or
-// with route "" on the aggregate, where it names an object of one server.
+// with route "" on the aggregate, where it names an object of one server. The error is ErrMethod
+// for a notification of the protocol in another spelling.
 func Notice(route, method string, params []byte) (Target, error) {
-	if !wire.IsNotification(method) {
+	if !wire.IsNotification(method) || looksKnown(method, notifications) {
 		return Target{}, ErrMethod
 	}
 	t := Target{method: method, server: route, params: params}
@@ -227,18 +228,20 @@ func isQuestion(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == "roots/list"
 }
 
-// misread reports whether a method is not one of the protocol's requests, but a parser that
-// ignores case, white space or what follows a hidden character would take it for one: to some,
-// "tools/call\x00" is "tools/call". A notification counts as misread, because it has no answer.
+// misread reports whether a method is not one of the protocol's requests, but some parser would
+// take it for one. A notification counts as misread, because it has no answer.
 func misread(method string) bool {
+	return wire.IsNotification(strings.ToLower(strings.TrimSpace(method))) || looksKnown(method, requests)
+}
+
+// looksKnown reports whether a parser that ignores case, white space or what follows a hidden
+// character would take a method for another one: to some, "tools/call\x00" is "tools/call".
+func looksKnown(method string, known []string) bool {
 	if strings.ContainsFunc(method, visible.Hidden) {
 		return true
 	}
 	bare := strings.TrimSpace(method)
-	if wire.IsNotification(strings.ToLower(bare)) {
-		return true
-	}
-	return slices.ContainsFunc(requests, func(known string) bool { return method != known && strings.EqualFold(bare, known) })
+	return slices.ContainsFunc(known, func(k string) bool { return method != k && strings.EqualFold(bare, k) })
 }
 
 // requests lists the requests of all revisions, of clients and of servers.
@@ -249,4 +252,12 @@ var requests = []string{
 	"tasks/list", "tasks/get", "tasks/result", "tasks/update", "tasks/cancel",
 	"skills/list", "skills/get", "resources/directory/read",
 	"elicitation/create", "sampling/createMessage", "roots/list",
+}
+
+// notifications lists the notifications of all revisions, of clients and of servers.
+var notifications = []string{
+	"notifications/cancelled", "notifications/initialized", "notifications/progress", "notifications/roots/list_changed",
+	"notifications/message", "notifications/elicitation/complete", "notifications/subscriptions/acknowledged",
+	"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed",
+	"notifications/resources/updated", "notifications/tasks/status", "notifications/tasks",
 }

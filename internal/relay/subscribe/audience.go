@@ -13,16 +13,22 @@ import (
 // or the configuration changes what they may see, which no server reports.
 type Audience struct {
 	mu    sync.Mutex
-	ears  map[int]func(method string)
+	ears  map[int]Ear
 	count int
 }
 
+// Ear is one client that listens.
+type Ear struct {
+	Announce func(method string)
+	Sees     func(server string) bool // the server is on the client's route, and policy lets the client see it
+}
+
 // Join adds an ear; leave removes it.
-func (a *Audience) Join(ear func(method string)) (leave func()) {
+func (a *Audience) Join(ear Ear) (leave func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ears == nil {
-		a.ears = make(map[int]func(string))
+		a.ears = make(map[int]Ear)
 	}
 	a.count++
 	n := a.count
@@ -35,7 +41,7 @@ func (a *Audience) Join(ear func(method string)) (leave func()) {
 }
 
 // All returns the ears.
-func (a *Audience) All() []func(string) {
+func (a *Audience) All() []Ear {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := slices.Collect(maps.Values(a.ears))

@@ -14,6 +14,17 @@ func (v *View) Instructions(era string, text []byte) []byte { return v.instructi
 // Judge is Guard.Judge on this connection.
 func (v *View) Judge(a Asker, k Kind, entries []byte) *Verdict { return v.judge(v, a, k, entries) }
 
+// Outdated takes the list of this connection for one that was not judged, because the server
+// says that it has changed. What was withheld on it stays withheld.
+func (v *View) Outdated(k Kind) {
+	r, group := v.record, k.key("")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.views[v][group]) == 0 {
+		delete(r.views[v], group)
+	}
+}
+
 // Shut is Guard.Shut, except that the list of this connection decides if it was judged.
 func (v *View) Shut(k Kind, name string) Reason {
 	if why := v.shutAll(k); why != "" {

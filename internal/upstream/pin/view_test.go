@@ -84,3 +84,31 @@ func TestWhatAnyConnectionWithholdsIsShown(t *testing.T) {
 }
 
 func tool(pairs ...string) string { return string(tools(pairs...)) }
+
+// TestAnOutdatedListOfAConnectionOpensNothing: the list of a connection opens an item that is
+// withheld on another one only until the server says that the list has changed. What a
+// connection withholds stays withheld.
+func TestAnOutdatedListOfAConnectionOpensNothing(t *testing.T) {
+	t.Parallel()
+	for k := range KindCount {
+		kind, key := kindWords[k], map[Kind]string{Tools: "name", Prompts: "name", Resources: "uri", Templates: "uriTemplate", Skills: "uri"}[k]
+		list := func(word string) []byte { return fmt.Appendf(nil, `[{%q:"x:y","description":%q}]`, key, word) }
+		s := open(t, t.TempDir())
+		g := s.auto("s")
+		old, other := g.View(), g.View()
+		old.Judge(Asker{}, k, list("before"))
+		other.Judge(Asker{}, k, list("after"))
+		shut := func(v *View) bool { return v.Shut(k, "x:y") != "" }
+		if shut(old) || !shut(other) {
+			t.Errorf("%s: shut %v and %v", kind.item, shut(old), shut(other))
+		}
+		old.Outdated(k)
+		other.Outdated(k)
+		if !shut(old) || !shut(other) {
+			t.Errorf("%s, outdated: shut %v and %v", kind.item, shut(old), shut(other))
+		}
+		if old.Judge(Asker{}, k, list("before")); shut(old) || !shut(other) {
+			t.Errorf("%s, listed again: shut %v and %v", kind.item, shut(old), shut(other))
+		}
+	}
+}
