@@ -59,8 +59,12 @@ func unknown(c *cobra.Command, args []string) error {
 		return fmt.Errorf("%w: one of %s", errUsage, strings.Join(names, ", "))
 	}
 	text := fmt.Sprintf("unknown command %q", args[0])
-	if similar := append(c.SuggestionsFor(args[0]), deeper(c, args[0])...); len(similar) > 0 {
-		text += "; did you mean " + strings.Join(similar, " or ") + "?"
+	meant := deeper(c, args[0])
+	if meant == nil {
+		meant = c.SuggestionsFor(args[0])
+	}
+	if len(meant) > 0 {
+		text += "; did you mean " + strings.Join(meant, " or ") + "?"
 	}
 	return fmt.Errorf("%w: %s", errUsage, text)
 }

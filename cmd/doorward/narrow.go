@@ -108,7 +108,7 @@ func statusNarrow(s admin.Status, width int) string {
 // unrecorded says that acts are refused because they cannot be recorded, and what to do; empty:
 // they can be.
 func unrecorded(a admin.Audit) string {
-	todo := "; doorward audit verify checks what is there: restart the daemon then"
+	todo := "; run doorward audit verify, then restart the daemon"
 	switch a.State {
 	case audit.StateFull:
 		todo = "; make room on the disk, and it goes on by itself"

@@ -270,8 +270,12 @@ func known(s *config.Server, home string) []string {
 	return slices.Compact(paths)
 }
 
+// code are the ends of the names of programs, which a server runs and does not make.
+var code = []string{".js", ".mjs", ".cjs", ".ts", ".mts", ".py", ".rb", ".sh", ".jar", ".dll", ".exe"}
+
 // newFiles returns, for each path that a server is to make in a directory that it does not see,
-// the key that grants this directory. In the home it makes the file in its own.
+// the key that grants this directory. In the home it makes the file in its own. Of a missing
+// program it only says that it is missing.
 func newFiles(box process.Sandbox, granted, never []string, home string) []string {
 	var hints []string
 	for _, path := range box.Named {
@@ -279,7 +283,11 @@ func newFiles(box process.Sandbox, granted, never []string, home string) []strin
 		if dir == home || slices.Contains(roots, dir) || within(slices.Concat(ordinary, granted, never, box.Hide), dir) {
 			continue
 		}
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && isDir(dir) {
+		_, err := os.Lstat(path)
+		switch missing := errors.Is(err, fs.ErrNotExist); {
+		case missing && slices.Contains(code, filepath.Ext(path)):
+			hints = append(hints, path+": it does not exist")
+		case missing && isDir(dir):
 			hints = append(hints, path+": it does not exist; write: ["+dir+"] lets the server make it")
 		}
 	}

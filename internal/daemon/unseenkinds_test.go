@@ -73,6 +73,8 @@ func TestAFileThatAServerIsToMake(t *testing.T) {
 		{"sqlite:///" + data + "/new.db", []string{hint}},
 		{data + "/old.db", nil},
 		{data + "/none/new.db", nil},
+		{data + "/server.mjs", []string{data + "/server.mjs: it does not exist"}},
+		{data + "/none/server.py", []string{data + "/none/server.py: it does not exist"}},
 		{home + "/new.db", nil},
 		{"/tmp/doorward-none", nil},
 		{"/usr/doorward-none", nil},

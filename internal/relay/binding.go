@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,8 +17,10 @@ import (
 	"github.com/doorward/doorward/internal/relay/naming"
 	"github.com/doorward/doorward/internal/relay/subscribe"
 	"github.com/doorward/doorward/internal/trust/gate"
+	"github.com/doorward/doorward/internal/trust/policy"
 	"github.com/doorward/doorward/internal/trust/wire"
 	"github.com/doorward/doorward/internal/upstream"
+	"github.com/doorward/doorward/internal/upstream/pin"
 )
 
 // binding is what the relay keeps for one legacy session: the links that it uses, what it has set
@@ -176,10 +179,11 @@ func (d *binding) takesUp(b *backend, h *held, uri string, with *gate.Charge) bo
 }
 
 // forNow reports whether a refusal says nothing against the act at a later time: its record failed,
-// a limit was reached, or the server was removed and may be configured again.
+// a limit was reached, the resource may be approved, or the server was removed and may be configured
+// again.
 func forNow(refused error) bool {
 	var r *gate.Refusal
-	return refused != nil && (!errors.As(refused, &r) || r.Code != gate.CodeDenied || r.Rule == "default.unknown-server")
+	return refused != nil && (!errors.As(refused, &r) || r.Code != gate.CodeDenied || r.Rule == policy.RuleUnknownServer || strings.HasPrefix(r.Rule, pin.RulePrefix))
 }
 
 // tell subscribes to resources on an open connection.

@@ -100,13 +100,13 @@ func (l *listening) stop() {
 	}
 }
 
-// replaced ends the listen before this one. If that one had already ended while a client
-// listened, changes may have been missed, and all clients are told to list again.
+// replaced ends the listen before this one. If that one was at another process, or had already ended
+// while a client listened, changes may have been missed, and all clients are told to list again.
 func (l *listening) replaced(before *listening) {
 	if before == nil {
 		return
 	}
-	gap := before.ctx.Err() != nil && !l.hub.isFinal(before)
+	gap := l.owes || before.ctx.Err() != nil && !l.hub.isFinal(before)
 	before.cancel()
 	if gap {
 		l.hub.lookAgain()
@@ -114,8 +114,9 @@ func (l *listening) replaced(before *listening) {
 }
 
 // leaves reports whether the clients have to be told to look again when a listen on c replaces l:
-// that is at another process or session, or l has ended. Modern clients of a listen that was
-// refused were granted nothing. The caller holds mu of the hub.
+// that is at another process or session, or l has ended. Modern clients are not told when a listen
+// that was refused is replaced, also not those that an earlier one was granted. The caller holds mu
+// of the hub.
 func (l *listening) leaves(c *liveConn) bool {
 	switch {
 	case l == nil || l.final:

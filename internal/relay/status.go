@@ -75,7 +75,7 @@ func fallOf(b *backend) (reason string, lines []string) {
 	if f == nil {
 		return "", nil
 	}
-	reason = "ended by itself: " + f.Reason
+	reason = "ended: " + f.Reason
 	if f.Calls {
 		reason = "ended during a call: " + f.Reason
 	}

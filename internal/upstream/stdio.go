@@ -32,7 +32,7 @@ type stdioConn struct {
 	quiet   atomic.Bool   // its end does not count against the server: it was requested, or is that of a probe
 	worked  atomic.Bool   // its handshake was completed
 	key     atomic.Uint64 // of its handshake, see helloKey
-	words   diagnostics   // its last lines on standard error
+	words   *diagnostics  // its last lines on standard error
 	cut     atomic.Bool   // its output ended during a call
 	noted   sync.Once
 	fallen  sync.Once
@@ -46,10 +46,10 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 	if wait := s.backoff.wait(key, time.Now()); wait > 0 {
 		return nil, &fault{kind: ErrOpen, reason: fmt.Sprintf("it ended repeatedly, next start in %s", wait.Round(time.Millisecond)), retry: wait}
 	}
-	c := &stdioConn{started: time.Now()}
+	c := &stdioConn{started: time.Now(), words: new(diagnostics)}
 	s.diagnostics.begin()
 	proc, err := s.deps.Runner.Start(process.Spec{
-		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Sandbox: s.def.Sandbox, Stderr: s.stderr(&c.words),
+		Server: s.def.Name, Path: s.def.Path, Args: s.def.Args, Env: s.def.Env, Dir: s.def.Dir, Sandbox: s.def.Sandbox, Stderr: s.stderr(c.words),
 	})
 	switch {
 	case errors.Is(err, process.ErrTooMany):
@@ -68,28 +68,30 @@ func (s *Server) startChild(modern bool, hello []byte, on func(Event)) (*stdioCo
 	go c.read()
 	go func() {
 		<-proc.Done()
-		c.noteStatus()
+		how := c.noteStatus()
+		<-c.done // the reader has found out whether a call is unanswered
+		noteFall(c, how, c.proc.Err() != nil)
 	}()
 	return c, nil
 }
 
-// noteStatus records how the process ended.
-func (c *stdioConn) noteStatus() {
+// noteStatus records how the process ended, and returns it.
+func (c *stdioConn) noteStatus() string {
 	how := statusOf(c.proc)
 	if c.proc.Err() != nil {
 		how += npmLog(c.srv)
 	}
 	c.srv.diagnostics.ended(how)
-	noteFall(c, how, c.proc.Err() != nil)
+	return how
 }
 
 // noteFall keeps how the process ended, unless that was requested, or it never worked, or it ended
-// without an error and without a call.
+// without an error and without a call. Whether a call is unanswered is known when its output was read.
 func noteFall(c *stdioConn, reason string, failed bool) {
 	c.fallen.Do(func() {
-		calls := c.cut.Load() || c.pending.busy()
+		calls := c.cut.Load()
 		if c.worked.Load() && !c.quiet.Load() && (calls || failed) {
-			c.srv.falls.add(Fall{Reason: reason, Calls: calls, Last: time.Now(), words: &c.words})
+			c.srv.falls.add(Fall{Reason: reason, Calls: calls, Last: time.Now(), words: c.words})
 		}
 	})
 }
@@ -168,7 +170,9 @@ func (c *stdioConn) broke(err error) {
 	case errors.As(err, &f):
 		noteFall(c, err.Error(), true)
 	case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
-		c.awaitStatus()
+		if c.awaitStatus() {
+			noteFall(c, c.noteStatus(), c.proc.Err() != nil)
+		}
 		err = newFault(ErrLost, "the server ended")
 	default:
 		err = newFaultf(ErrLost, "reading from the server", err)
@@ -191,7 +195,7 @@ func (c *stdioConn) noteEnd(err error) {
 			started, key = time.Time{}, ours
 		}
 		wait := c.srv.backoff.ended(key, started, time.Now())
-		c.srv.log.Warn("server connection broke; doorward status shows the last lines of the program on standard error",
+		c.srv.log.Warn("server connection broke; if it was used, doorward status shows the last lines of the program on standard error",
 			slog.Any("reason", err), slog.String("status", statusOf(c.proc)), slog.Bool("during_call", c.cut.Load()),
 			slog.Duration("backoff", wait), slog.Any("counts", c.srv.Counts()))
 	})

@@ -84,7 +84,7 @@ func ofServer(v admin.Server) Check {
 	case v.State == "starting" && v.Reason != "":
 		k.State, k.Found, k.Todo = Warn, "starting: "+v.Reason, "Run doorward status for what it prints; a program that prints other text than MCP messages may never answer."
 	case v.Ended:
-		k.State, k.Found, k.Todo = Warn, v.State+": "+v.Reason, "Run doorward status for what it printed. The next call that it answers ends this warning."
+		k.State, k.Found, k.Todo = Warn, v.State+": "+v.Reason, "Run doorward status for what it printed. The first call that a process started later answers ends this warning."
 	case len(v.Withheld) > 0:
 		k.State, k.Found, k.Todo = Warn, fmt.Sprintf("%d definitions are withheld", len(v.Withheld)), "Look at Decisions, or run doorward trust "+v.Name+"."
 	case len(v.Problems) > 0:

@@ -245,7 +245,7 @@ func (l *eventLog) detach(gen uint64) {
 }
 
 // tell calls lost if the client of the raw connection has missed events. What lost itself adds may
-// exceed the capacity again, and is not told again.
+// exceed the capacity again; what is dropped meanwhile is not told again.
 func (l *eventLog) tell() {
 	l.mu.Lock()
 	out := l.raw

@@ -54,7 +54,7 @@ func (f streamable) open(ctx context.Context, s *Session, in *inbound, m *wire.M
 	defer stop()
 	defer f.d.lend(in.who, s.end)()
 	reply := f.d.ask(s.ctx, f.exchange(in, m, s, &stream{}))
-	s.Init.answered.Store(reply.Error == nil && !reply.None && s.ctx.Err() == nil)
+	s.Init.answered.Store(reply.Error == nil && !reply.None && stop() && s.ctx.Err() == nil)
 	return reply
 }
 

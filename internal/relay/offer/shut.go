@@ -56,9 +56,10 @@ func skill(g Guard, uri string) pin.Reason {
 	return ""
 }
 
-// skillAbove looks for a withheld skill at an address and at every address above it.
+// skillAbove looks for a withheld skill at an address and at every address above it that a skill
+// may have.
 func skillAbove(g Guard, uri string) pin.Reason {
-	for dir := uri; ; {
+	for dir := uri; ; dir = dir[:min(len(dir), pin.MaxAddress)] {
 		for _, skill := range []string{dir, dir + skillFile} {
 			if why := g.Shut(pin.Skills, skill); why != "" && why != pin.Unapproved {
 				return why

@@ -61,21 +61,21 @@ func (f *Filter) Names(method string, params []byte) bool {
 // Whole returns the resource of the filter that uri names or is a sub-resource of, the longest if
 // there are several; empty: none. A sub-resource continues the URI of the whole behind a slash, a
 // question mark or a number sign.
-func (f *Filter) Whole(uri string) string {
+func (f *Filter) Whole(uri string) (whole string) {
 	if f.URIs[uri] {
 		return uri
 	}
-	for i := len(uri) - 1; i > 0 && len(f.URIs) > 0; i-- {
-		if strings.IndexByte("/?#", uri[i]) < 0 {
-			continue
-		}
-		for _, whole := range []string{uri[:i+1], uri[:i]} {
-			if f.URIs[whole] {
-				return whole
-			}
+	for one := range f.URIs { // not each part of uri: the server chooses its length
+		if len(one) > len(whole) && isPart(uri, one) {
+			whole = one
 		}
 	}
-	return ""
+	return whole
+}
+
+func isPart(uri, whole string) bool {
+	rest, ok := strings.CutPrefix(uri, whole)
+	return ok && (rest == "" || strings.IndexByte("/?#", rest[0]) >= 0 || strings.IndexByte("/?#", whole[len(whole)-1]) >= 0)
 }
 
 // With returns a copy of f with or without a resource.

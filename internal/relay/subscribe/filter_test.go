@@ -38,3 +38,16 @@ func TestAFilterWantsTheResourcesThatItNamesAndTheirParts(t *testing.T) {
 		}
 	}
 }
+
+// A server chooses the length of a URI, and the comparison takes no longer than one pass over it
+// for each resource of the filter.
+func TestALongURIIsComparedInOnePass(t *testing.T) {
+	t.Parallel()
+	f := &Filter{URIs: make(map[string]bool)}
+	for i := range 1000 {
+		f.URIs["f://"+strings.Repeat("/", i)+"x"] = true
+	}
+	if whole := f.Whole("f://" + strings.Repeat("/", 16<<20)); whole != "" {
+		t.Errorf("a part of %.40q", whole)
+	}
+}

@@ -50,7 +50,7 @@ func (k Kind) key(name string) string { return kindWords[k].item + ":" + name }
 // Limits of what is offered.
 const (
 	maxName        = 256       // bytes of a name
-	maxAddress     = 8 << 10   // bytes of a URI
+	MaxAddress     = 8 << 10   // bytes of a URI
 	maxItem        = 512 << 10 // bytes of one definition
 	maxTitle       = 1 << 10   // bytes of a title; the rest is cut
 	maxDescription = 32 << 10  // bytes of a description; the rest is cut
@@ -117,7 +117,7 @@ func look(k Kind, raw []byte) seen {
 	s.shown, _ = rawjson.GetString(s.clean, kindWords[k].name)
 	limit, address := maxName, k.isAddress()
 	if address {
-		limit = maxAddress
+		limit = MaxAddress
 	}
 	switch {
 	case hiddenKey:

@@ -41,8 +41,11 @@ func (r Reason) Rule() string {
 	if r == New {
 		r = Changed
 	}
-	return "pin." + string(r)
+	return RulePrefix + string(r)
 }
+
+// RulePrefix begins the rules that records have for reasons.
+const RulePrefix = "pin."
 
 // ErrWithheld is wrapped by the error for something that is withheld.
 var ErrWithheld = errors.New("withheld until it is approved")
