@@ -23,12 +23,10 @@ const ActionAdmin = "admin"
 // ActionApprove is the action of approving and denying held acts. A scope must name it.
 const ActionApprove = "approve"
 
-// RuleUnknownServer is the name of the forbid that denies servers that are not configured.
-const RuleUnknownServer = "default.unknown-server"
-
 // RuleNoMessaging is the name of the forbid that denies the server agent to callers from
-// other machines, and to callers without a distinguishable identity.
-const RuleNoMessaging = "default.no-messaging"
+// other machines, and to callers without a distinguishable identity. RuleUnknownServer is that of
+// the forbid that denies servers that are not configured.
+const RuleNoMessaging, RuleUnknownServer = "default.no-messaging", "default.unknown-server"
 
 // Requests from a server to its client. As actions they are decided by the server's ask lists too.
 const (
