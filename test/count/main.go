@@ -12,8 +12,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -92,13 +94,26 @@ func (t *totals) take(e event) {
 		t.end(e, key, &t.passed)
 	case "fail":
 		fmt.Print(strings.Join(t.output[key], ""))
-		t.broken = t.broken || e.Test == ""
+		if e.Test == "" {
+			t.broken = true
+			t.unfinished(e.Package)
+		}
 		t.end(e, key, &t.failed)
 	case "skip":
 		if e.Test != "" {
 			fmt.Printf("skipped%s: %s: %s\n", t.skips.take(key), key, reason(t.output[key]))
 		}
 		t.end(e, key, &t.skipped)
+	}
+}
+
+// unfinished prints the output of the tests of a package that have not ended: the end of the
+// process, such as a time limit, is among it.
+func (t *totals) unfinished(pkg string) {
+	for _, key := range slices.Sorted(maps.Keys(t.output)) {
+		if strings.HasPrefix(key, pkg+" ") && key != pkg+" " {
+			fmt.Print("not ended: ", key, "\n", strings.Join(t.output[key], ""))
+		}
 	}
 }
 
