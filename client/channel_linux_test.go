@@ -38,6 +38,13 @@ type mailbox struct {
 	denied int  // further subscriptions that are refused, in the modern era by an acknowledgement without them
 }
 
+// set changes the mailbox.
+func (b *mailbox) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}
+
 // denies reports whether a subscription is refused.
 func (b *mailbox) denies() bool {
 	b.mu.Lock()
@@ -489,15 +496,13 @@ func TestAChannelThatFailsIsSilent(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			k := converse(t, "agent", ChannelPointer)
-			k.box.gone = true
+			k.box.set(func() { k.box.gone = true })
 			begin(k)
 			k.subscribed()
 			k.looks(k.box.update)
 			var id string
 			k.looks(func() { id = k.box.arrive(1, "planner", "parent", "request") })
-			k.box.mu.Lock()
-			k.box.gone = false
-			k.box.mu.Unlock()
+			k.box.set(func() { k.box.gone = false })
 			k.told(id) // it looks again by itself
 			k.silent("of a mailbox that cannot be read")
 		})
@@ -512,7 +517,7 @@ func TestAChannelReadsUntilItCan(t *testing.T) {
 			t.Parallel()
 			k := converse(t, "agent", ChannelPointer)
 			id := k.box.arrive(1, "planner", "parent", "request") // before the shim subscribes
-			k.box.fails = 3
+			k.box.set(func() { k.box.fails = 3 })
 			begin(k)
 			k.told(id)
 		})
@@ -528,7 +533,7 @@ func TestAChannelThatIsRefusedAsksAgain(t *testing.T) {
 			t.Run(era+" "+server, func(t *testing.T) {
 				t.Parallel()
 				k := converse(t, server, ChannelPointer)
-				k.box.denied = 2
+				k.box.set(func() { k.box.denied = 2 })
 				begin(k)
 				first := k.box.arrive(1, "planner", "parent", "request")
 				k.subscribed()

@@ -62,6 +62,8 @@ type keeper struct {
 	over   chan struct{}                           // closed when standalone streams end
 	shut   string                                  // a method that is answered with an error
 	news   chan string                             // methods of notifications on a standalone stream
+	begun  int                                     // standalone streams, those that have ended included
+	gets   int                                     // standalone streams that have not ended
 }
 
 func newKeeper(t *testing.T) *keeper {
@@ -212,6 +214,8 @@ func (k *keeper) mcp(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
+		k.with(func() { k.begun, k.gets = k.begun+1, k.gets+1 })
+		defer k.with(func() { k.gets-- })
 		for over := false; !over; {
 			select {
 			case <-r.Context().Done():
@@ -302,7 +306,8 @@ type stdio struct {
 	t      *testing.T
 	in     io.WriteCloser
 	out    *bufio.Scanner
-	over   func() // ends the input and waits for the shim
+	pipe   *io.PipeReader // below out
+	over   func()         // ends the input and waits for the shim
 }
 
 func shimAt(t *testing.T, k *keeper, o *GuideOptions) *stdio {
@@ -325,7 +330,7 @@ func shimAt(t *testing.T, k *keeper, o *GuideOptions) *stdio {
 		done <- err
 	}()
 	var once sync.Once
-	s := &stdio{t: t, client: c, in: inW, out: bufio.NewScanner(outR)}
+	s := &stdio{t: t, client: c, in: inW, out: bufio.NewScanner(outR), pipe: outR}
 	s.over = func() {
 		once.Do(func() {
 			inW.Close()
@@ -338,11 +343,13 @@ func shimAt(t *testing.T, k *keeper, o *GuideOptions) *stdio {
 	return s
 }
 
-// says sends one message; hear waits for the next line.
+// says sends one message; hear waits for the next line, for a minute.
 func (s *stdio) says(line string) { fmt.Fprintln(s.in, line) }
 
 func (s *stdio) hear() string {
 	s.t.Helper()
+	limit := time.AfterFunc(time.Minute, func() { s.pipe.CloseWithError(errors.New("nothing came in a minute")) })
+	defer limit.Stop()
 	if !s.out.Scan() {
 		s.t.Fatalf("no more lines: %v", s.out.Err())
 	}

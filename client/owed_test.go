@@ -51,6 +51,10 @@ func TestASubscriptionThatANewSessionLacksIsMadeLater(t *testing.T) {
 			if n := k.subscribedIn(); n != 2 {
 				t.Fatalf("%d subscriptions, want 2", n)
 			}
+			until(t, "the new session alone has a stream", func() (alone bool) {
+				k.with(func() { alone = k.begun == 2 && k.gets == 1 })
+				return alone
+			})
 			change := func() {
 				before := k.subscribedIn()
 				k.news <- protocol.ResourcesChanged
