@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"syscall"
 	"testing"
 )
 
@@ -47,7 +48,11 @@ func reserve(t testing.TB, port int) bool {
 	return true
 }
 
+// isFree binds the port for a moment. No process is started meanwhile: it would have the socket
+// until it executes its program, and the port would still be in use when the test binds it.
 func isFree(port int) bool {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 	return err == nil && l.Close() == nil
 }
