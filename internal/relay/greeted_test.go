@@ -50,7 +50,7 @@ func TestARemovedServerIsKeptNowhere(t *testing.T) {
 	}
 }
 
-// What removed servers declared is kept of so many alone, and of those that were removed last.
+// The relay keeps what the last removedMost removed servers declared, and nothing of those before them.
 func TestWhatRemovedServersDeclaredIsBounded(t *testing.T) {
 	t.Parallel()
 	s := stdio(t, "s", "legacy").server()
